@@ -173,9 +173,12 @@ func TestReserve(t *testing.T) {
 	for _, p := range places[:16] {
 		a.Free(p, 3)
 	}
-	_, ok = a.Reserve(4096, places[3], nil)
+	_, ok = a.Reserve(4096, places[0], nil)
 	require.True(t, ok)
-	require.False(t, at(places[3]) < a.to && at(places[3])+4096/wire.SlotUnit > a.from, "a place is avoided")
+	require.False(t, at(places[0]) < a.to && at(places[0])+4096/wire.SlotUnit > a.from, "a place is avoided")
+	_, ok = a.Reserve(longest, 0, nil)
+	require.True(t, ok)
+	require.GreaterOrEqual(t, int(a.to-a.from), unitsOf(longest), "a longer one")
 }
 
 // The bytes that 1 KiB values take, each with a header and a key of 20 bytes.

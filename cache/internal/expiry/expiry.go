@@ -8,10 +8,10 @@ import "math/bits"
 // Queue holds items by the numbers that the caller gives them, with the times at which they are due. The zero value
 // is not usable: see [New]. It is not for several goroutines.
 type Queue struct {
-	nodes  []node // the first are the heads of the lists, the others are the items
-	full   [levels]uint64
-	last   uint64 // the time of the wheel: what is due later is in a list of its own
-	refile uint32 // the head of a list whose items are to be filed anew
+	nodes  []node         // the first are the heads of the lists, the others are the items
+	full   [levels]uint64 // the lists that may have items
+	last   uint64         // the time of the wheel: what is due later is in a list of its own
+	refile uint32         // the head of a list whose items are to be filed anew
 }
 
 type node struct {
@@ -105,7 +105,4 @@ func (q *Queue) file(i uint32) {
 func (q *Queue) unlink(i uint32) {
 	n := &q.nodes[i]
 	q.nodes[n.prev].next, q.nodes[n.next].prev = n.next, n.prev
-	if h := int(n.prev) - 1; n.prev == n.next && h >= 0 && n.prev < heads {
-		q.full[h/slots] &^= 1 << (h % slots)
-	}
 }

@@ -42,8 +42,10 @@ func TestFlushIsOver(t *testing.T) {
 		require.Equal(t, wire.OK, do(s, 0, set("4", "new")).Status)
 		require.False(t, s.Flushed(seq))
 		if byClients {
-			require.NoError(t, s.Heard(1, wire.Horizon{Epoch: 7, Quiet: seq}))
-			require.True(t, s.Flushed(seq))
+			for _, quiet := range []uint64{seq - 1, seq} {
+				require.NoError(t, s.Heard(1, wire.Horizon{Epoch: 7, Quiet: quiet}))
+				require.Equal(t, quiet == seq, s.Flushed(seq))
+			}
 		} else {
 			require.True(t, s.Tick(0, 10), "there is more to do")
 			require.Equal(t, 85, alive())
