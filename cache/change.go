@@ -81,7 +81,7 @@ func (c *Client) Touch(ctx context.Context, key []byte, ttl time.Duration) error
 	return err
 }
 
-// FlushAll removes all records, one after the other.
+// FlushAll removes all records. It waits until no client can READ any of them, a lease at most.
 func (c *Client) FlushAll(ctx context.Context) error {
 	_, err := c.change(ctx, "flush", &wire.Request{Op: wire.OpFlush})
 	return err

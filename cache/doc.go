@@ -75,8 +75,12 @@
 //     server carries its clock, so a client knows two times between which the server's
 //     clock is. Once the later one is past the record's expiry, the client asks the
 //     server.
-//   - FlushAll is acknowledged when each record that was there has become a tombstone. It
-//     goes key by key: it deletes each key, but not all at one moment.
+//   - FlushAll is acknowledged when no client can READ a record that was there. Each
+//     client has said that it has left the flush behind, or was cut off, which takes a
+//     lease at most; or all of the records have become tombstones, which the server makes
+//     of them beside other work. Until then a READ may find a record that a flush under
+//     way has yet to reach. It goes key by key: it deletes each key, but not all at one
+//     moment, and a key that one client has found to be gone is gone for all.
 //   - Each pointer, record and message carries the server's epoch, which changes with a
 //     restart. A client accepts nothing of another epoch than its map's. A CAS number of
 //     an earlier life of the server does not match one of this life either: CAS numbers

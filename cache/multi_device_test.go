@@ -16,7 +16,7 @@ import (
 // Many keys at once: each has its own answer or error, hits are READs and nothing else,
 // and of what the map does not have the server is asked.
 func TestGetMulti(t *testing.T) {
-	s := serve(t, server.Config{Page: 64 << 10, Lease: quiet})
+	s := serve(t, server.Config{Lease: quiet})
 	c, ctx := dial(t, s.Addr().String(), cache.Config{}), within(t)
 	const n = 70 // more than are posted together
 	value := func(i int) []byte { return bytes.Repeat([]byte{byte(i)}, 100*i) }

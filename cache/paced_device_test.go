@@ -57,7 +57,7 @@ func parts(k []byte, n int) int {
 // What is long is READ in parts, with credit for each, by no other message, and without garbage;
 // what is short goes past the pacer.
 func TestLongValuesInParts(t *testing.T) {
-	s := serve(t, server.Config{Memory: 10 << 20, Page: 1 << 20, Lease: quiet})
+	s := serve(t, server.Config{Memory: 10 << 20, Lease: quiet})
 	p := narrow(t)
 	c, ctx := dial(t, s.Addr().String(), cache.Config{Pacer: p}), within(t)
 	sizes := []int{0, 1000, 60_000, 64 << 10, 100_000, 300_001, 700_000}

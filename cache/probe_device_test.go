@@ -119,7 +119,7 @@ func TestHitByBuckets(t *testing.T) {
 // Clients that READ buckets, beside changes, evictions and a table that doubles: nothing is
 // torn, and nothing that was acknowledged before a Get began is missed.
 func TestBucketsUnderChanges(t *testing.T) {
-	s := serve(t, server.Config{Memory: 4 << 20, Page: 64 << 10})
+	s := serve(t, server.Config{Memory: 4 << 20})
 	address := s.Addr().String()
 	writer := dial(t, address, cache.Config{})
 	ctx, cancel := context.WithCancel(within(t))

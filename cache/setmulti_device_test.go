@@ -100,7 +100,7 @@ func TestSetMulti(t *testing.T) {
 
 // What no memory is left for says so, and the rest is stored.
 func TestSetMultiWithoutMemory(t *testing.T) {
-	s := serve(t, server.Config{Memory: 1 << 20, Page: 256 << 10})
+	s := serve(t, server.Config{Memory: 1 << 20})
 	c, ctx := dial(t, s.Addr().String(), cache.Config{}), within(t)
 	var puts []cache.Put
 	for i := range 60 { // three times what fits: old ones are evicted, and wait in quarantine

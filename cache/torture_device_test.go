@@ -73,7 +73,7 @@ func torturedFor(t *testing.T, short time.Duration) time.Duration {
 // is torn, and none is older than what was acknowledged before its READ began. The long version
 // has ten million values read, or takes two hours.
 func TestWritersReadersEvictors(t *testing.T) {
-	s := serve(t, server.Config{Memory: 256 << 10, Page: 64 << 10, Lease: 2 * time.Second, Log: 256})
+	s := serve(t, server.Config{Memory: 256 << 10, Lease: 2 * time.Second, Log: 256})
 	length, enough := torturedFor(t, 2*time.Second), uint64(math.MaxUint64)
 	if !testing.Short() && os.Getenv("GOVERBS_CACHE_SECONDS") == "" {
 		length, enough = 2*time.Hour, 10_000_000
@@ -88,7 +88,7 @@ func TestWritersReadersEvictorsThroughInitiators(t *testing.T) {
 	if length == 0 {
 		t.Skip("takes a minute: without -short, or for GOVERBS_CACHE_SECONDS")
 	}
-	s := serve(t, server.Config{Memory: 256 << 10, Page: 64 << 10, Lease: 10 * time.Second, Log: 256, DC: server.DCConfig{Responders: 16}})
+	s := serve(t, server.Config{Memory: 256 << 10, Lease: 10 * time.Second, Log: 256, DC: server.DCConfig{Responders: 16}})
 	all := []*dc.Initiator{initiatorAs(t, dc.InitiatorConfig{Contexts: 2}), initiatorAs(t, dc.InitiatorConfig{Contexts: 1})}
 	ctx, cancel := context.WithCancel(t.Context())
 	var others sync.WaitGroup

@@ -41,7 +41,7 @@ func tcpOnly() *net.Dialer { return from(func() netip.Addr { return lo }) }
 // requires RDMA does without. When there is RDMA the client goes over to it, and no call is
 // lost on the way.
 func TestWithoutRDMA(t *testing.T) {
-	s := serve(t, server.Config{Key: redKey, Page: 512 << 10, Lease: quiet})
+	s := serve(t, server.Config{Key: redKey, Lease: quiet})
 	at, ends, ctx := s.Addr().String(), lab.Require(t, 2), within(t)
 	var there atomic.Bool
 	dialer := from(func() netip.Addr {
@@ -120,7 +120,7 @@ func greeted(t *testing.T, at string) net.Conn {
 // Hostile bytes by TCP end the one who sends them. A client that takes nothing has what waits
 // for it bounded, and its requests wait then.
 func TestHostileStreams(t *testing.T) {
-	s := serve(t, server.Config{MaxValue: 100_000, Page: 512 << 10, Lease: quiet})
+	s := serve(t, server.Config{MaxValue: 100_000, Lease: quiet})
 	at := s.Addr().String()
 	honest, err := cache.Dial(within(t), at, cache.Config{Dialer: tcpOnly()})
 	require.NoError(t, err)

@@ -9,6 +9,7 @@ root=$PWD
 status=0
 mkdir -p $out
 ${GO:-go} build -o build/bench-driver ./ci/bench && ${GO:-go} build -o build/rdmabench ./cmd/rdmabench &&
+	${GO:-go} build -o build/hitrate ./cache/server/internal/hitrate &&
 	cc -shared -fPIC -O2 -o build/yield.so ci/bench/verbs/yield/yield.c -ldl -libverbs || exit 1
 
 # part SUITE CLOCK NAME COMMAND... : one part of a suite, in the lab or on this machine's device
@@ -17,7 +18,7 @@ part() {
 	shift 3
 	rm -rf "$part_dir" && mkdir -p "$part_dir"
 	began=$(date +%s)
-	LAB_CLOCK=$part_clock "$@" "$root/build/bench-driver" -suite "$part_suite" -rdmabench "$root/build/rdmabench" -shim "$root/build/yield.so" \
+	LAB_CLOCK=$part_clock "$@" "$root/build/bench-driver" -suite "$part_suite" -rdmabench "$root/build/rdmabench" -hitrate "$root/build/hitrate" -shim "$root/build/yield.so" \
 		${ONLY:+-only "$ONLY"} ${PAIRS:+-pairs "$PAIRS"} -o "$root/$part_dir/records.json" || status=1
 	echo "bench: $part_dir took $(($(date +%s) - began)) s" >&2
 	files="$files $part_dir/records.json"
@@ -28,7 +29,7 @@ for suite in $(echo "${SUITE:-verbs}" | tr , ' '); do
 	clocks="instructions wall"
 	[ "$suite" = pacer ] && clocks="instructions instructions-2ns wall" # a fast link
 	case $suite in # what needs no device runs on this machine
-	verbs | pacer) part "$suite-native" wall "$suite-native" env ;;
+	verbs | pacer | cache) part "$suite-native" wall "$suite-native" env ;;
 	esac
 	if [ -n "$(ls /sys/class/infiniband 2>/dev/null)" ]; then
 		part "$suite" wall "$suite-wall" env

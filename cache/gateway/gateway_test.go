@@ -160,7 +160,7 @@ func TestTooLongForTheStore(t *testing.T) {
 	_, addr := newServer(t, Config{Store: l, MaxItem: 32 << 20})
 	p := dial(t, "tcp", addr)
 	const tooLarge = "SERVER_ERROR object too large for cache\r\n"
-	n := 8<<20 - 60 // the store's page has room for that, but not for the key and the header, too
+	n := 8<<20 - 60 // the store has room for that, but not for the key and the header, too
 	long := strings.Repeat("x", n)
 	for _, c := range []struct{ command, answer, left string }{
 		{fmt.Sprintf("set k 0 0 %d", n), tooLarge, "END\r\n"},

@@ -42,7 +42,7 @@ func (s *Server) announce() {
 // may soon have none.
 func (s *Server) pressed() bool {
 	n := s.store.Stats().Arena
-	return n.Limbo > n.Total/32
+	return n.Limbo > n.Total/64
 }
 
 func (s *Server) announceNow() {

@@ -19,6 +19,7 @@ type listener struct {
 	mu    sync.Mutex
 	times []time.Time
 	asked int
+	told  int // replies
 }
 
 func (l *listener) Write(_ context.Context, b []byte) error {
@@ -30,8 +31,17 @@ func (l *listener) Write(_ context.Context, b []byte) error {
 		if kind == wire.KindDeltas && d.Read(m) == nil && len(d.List) == 0 {
 			l.asked++
 		}
+		if kind == wire.KindReply {
+			l.told++
+		}
 		return nil
 	})
+}
+
+func (l *listener) replies() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.told
 }
 
 // asks is how often it was asked how far it is.
@@ -167,7 +177,7 @@ func TestChangesAreToldSoonUnderPressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := told(t)
 		total := s.Stats().Memory
-		for i := 0; s.Stats().Quarantine <= total/32; i++ {
+		for i := 0; s.Stats().Quarantine <= total/64; i++ {
 			_, err := s.Do(t.Context(), &wire.Request{Op: wire.OpSet, Key: fmt.Append(nil, i%8), Value: make([]byte, 10_000)})
 			require.NoError(t, err)
 		}
@@ -193,7 +203,7 @@ func TestClientsAreAskedUnderPressure(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, asks, l.asks(), "there is no pressure")
 		total := s.Stats().Memory
-		for i := 0; s.Stats().Quarantine <= total/32; i++ {
+		for i := 0; s.Stats().Quarantine <= total/64; i++ {
 			_, err := s.Do(t.Context(), &wire.Request{Op: wire.OpSet, Key: fmt.Append(nil, i%8), Value: make([]byte, 10_000)})
 			require.NoError(t, err)
 		}

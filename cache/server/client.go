@@ -67,12 +67,8 @@ func (s *Server) talk(ctx context.Context, m link.Conn, id uint64, c *client) er
 }
 
 func (s *Server) maxRequest() int {
-	n := s.cfg.MaxValue
-	if n == 0 {
-		n = s.cfg.Page
-	}
 	// What is too large for the store is to be answered so.
-	return min(2*n+wire.MaxKey+1<<16, wire.MaxMessage)
+	return min(2*s.cfg.MaxValue+wire.MaxKey+1<<16, wire.MaxMessage)
 }
 
 func (s *Server) attach(cut context.CancelCauseFunc, reads bool) (uint64, *client) {
@@ -99,12 +95,22 @@ func (s *Server) detach(id uint64) {
 	s.settle()
 }
 
-// settle tells those who wait for memory that some may be there. The mutex is held.
+// settle tells those who wait for memory that some may be there, and those who wait for a flush when it is over.
+// The mutex is held.
 func (s *Server) settle() {
+	s.settleFlushes()
 	if s.settled != nil {
 		close(s.settled)
 		s.settled = nil
 	}
+}
+
+// reply has a client be sent a reply. The mutex is held.
+func (s *Server) reply(c *client, a *wire.Reply) {
+	if c.replies == nil {
+		c.replies = s.spares.lend()
+	}
+	c.replies = wire.AppendReply(c.replies, a)
 }
 
 // read takes what a client sends, until next answers nothing.
@@ -159,14 +165,16 @@ func (s *Server) take(id uint64, c *client, b []byte) (full bool, err error) {
 		if q.Op == wire.OpShared && a.Status != wire.WrongEpoch {
 			s.shared.find(&q, &a)
 		}
-		if c.replies == nil {
-			c.replies = s.spares.lend()
+		s.announce()
+		if q.Op == wire.OpFlush && !s.store.Flushed(a.Seq) {
+			s.awaitFlush(a.Seq, func() { s.reply(c, &a); s.wake(c) })
+		} else {
+			s.reply(c, &a)
 		}
-		c.replies = wire.AppendReply(c.replies, &a)
 		if !c.answered {
 			s.wake(c)
 		}
-		if s.announce(); a.Status == wire.NoMemory { // others hold what was freed
+		if a.Status == wire.NoMemory { // others hold what was freed
 			s.askAll()
 		}
 	case wire.KindHorizon:
@@ -197,8 +205,7 @@ func (s *Server) take(id uint64, c *client, b []byte) (full bool, err error) {
 }
 
 const (
-	steps    = 256                    // of what can wait, in stepTime
-	stepTime = 100 * time.Millisecond // of each
+	steps    = 256 // of what can wait, before others have their turn; an eighth of the time at most
 	longTick = 500 * time.Millisecond
 )
 
@@ -222,7 +229,10 @@ func (s *Server) tick() {
 		last = begun
 		s.mu.Lock()
 		now := s.now()
-		s.store.Tick(now, max(1, int(steps*min(passed, longTick)/stepTime)))
+		for s.store.Tick(now, steps) && time.Since(begun) < every/8 {
+			s.mu.Unlock() // others have their turn
+			s.mu.Lock()
+		}
 		if passed > s.cfg.Lease/4 {
 			// This process had no time: nor had it any for what clients said.
 			s.store.Pardon(now)

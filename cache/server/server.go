@@ -26,15 +26,14 @@ type Config struct {
 	// has no GID of that address, because it belongs to another network, any of its GIDs
 	// is used.
 	Device string
-	// Memory is for records, in bytes; 0 means 64 MiB. The map needs additional memory,
+	// Memory is for records, in bytes, in multiples of 64 KiB; 0 means 64 MiB. The map needs additional memory,
 	// which is registered too: 56 to 112 bytes for each record, and half as much again
 	// while the map doubles.
 	Memory int
-	// Page is the length of the longest record; 0 means 2 MiB. Memory is a multiple of it.
-	Page int
 	// Pages says whether the memory uses huge pages.
 	Pages verbs.PageSize
-	// MaxValue is the longest value in bytes, at most 64 MiB and at most a page; 0 means what fits into a page.
+	// MaxValue is the longest value in bytes, at most 64 MiB. 0 means that the longest record, with its header and
+	// the longest key, has 2 MiB, or a quarter of Memory if that is less.
 	MaxValue int
 	// Lease is how long a client may take to say that it is done with freed memory; after
 	// that it is cut off. 0 means five seconds.
@@ -78,32 +77,38 @@ type Config struct {
 // the same error. It does not check the keys of tenants.
 func (c Config) Check() error {
 	c.defaults()
-	_, err := arena.New(c.Page)
 	switch {
-	case err != nil:
-		return err
-	case c.Memory < c.Page:
-		return fmt.Errorf("cache: memory of %d bytes: less than one page of %d", c.Memory, c.Page)
-	case c.MaxValue < 0 || c.MaxValue > min(c.Page, wire.MaxValue):
-		return fmt.Errorf("cache: values of %d bytes: no more than %d go into a page", c.MaxValue, min(c.Page, wire.MaxValue))
+	case c.Memory < memoryUnit:
+		return fmt.Errorf("cache: memory of %d bytes: less than %d", c.Memory, memoryUnit)
+	case c.MaxValue < 0 || c.MaxValue > wire.MaxValue:
+		return fmt.Errorf("cache: values of %d bytes: from 0 to %d", c.MaxValue, wire.MaxValue)
+	case c.longest() > c.Memory/memoryUnit*memoryUnit:
+		return fmt.Errorf("cache: values of %d bytes: memory of %d has no room for one", c.MaxValue, c.Memory)
 	case c.Writable < 0 || c.Writable > wire.MaxRegion:
 		return fmt.Errorf("cache: %d bytes that clients may WRITE: from 0 to %d", c.Writable, wire.MaxRegion)
 	case c.Lease < 10*time.Millisecond:
 		return fmt.Errorf("cache: lease of %v: shorter than 10 ms", c.Lease)
 	}
 	if len(c.Key) > 0 {
-		_, err = checkKey(c.Key)
+		_, err := checkKey(c.Key)
+		return err
 	}
-	return err
+	return nil
 }
+
+// memoryUnit is what the memory is a multiple of.
+const memoryUnit = 64 << 10
+
+// longest returns the length of the longest record.
+func (c *Config) longest() int { return wire.RecordSize(wire.MaxKey, c.MaxValue) }
 
 // defaults sets the fields that were left out.
 func (c *Config) defaults() {
 	if c.Memory == 0 {
 		c.Memory = 64 << 20
 	}
-	if c.Page == 0 {
-		c.Page = 2 << 20
+	if c.MaxValue == 0 {
+		c.MaxValue = max(min(2<<20, c.Memory/4)-wire.RecordSize(wire.MaxKey, 0), 0)
 	}
 	if c.Lease == 0 {
 		c.Lease = 5 * time.Second
@@ -150,6 +155,8 @@ type Server struct {
 	places  int           // of clients that were let in
 	last    uint64        // client
 	settled chan struct{} // closed when quarantine has moved on; nil while nobody waits
+	flushes []flushing    // that are not over
+	asking  bool          // clients will be asked again how far they are
 	due     bool          // clients will be told of changes
 	nextDue time.Time     // not before that
 	toldOf  uint64        // the last change that all know of
@@ -245,9 +252,8 @@ func (s *Server) open(ctx context.Context) error {
 
 // furnish registers the memory and makes the store.
 func (s *Server) furnish() error {
-	most := wire.MaxRegion / s.cfg.Page * s.cfg.Page
-	for left := s.cfg.Memory / s.cfg.Page * s.cfg.Page; left > 0; left -= min(left, most) {
-		mr, err := s.records.AllocMR(min(left, most), verbs.MRConfig{Access: verbs.RemoteRead, ReadOnly: true, Pages: s.cfg.Pages})
+	for left := s.cfg.Memory / memoryUnit * memoryUnit; left > 0; left -= min(left, wire.MaxRegion) {
+		mr, err := s.records.AllocMR(min(left, wire.MaxRegion), verbs.MRConfig{Access: verbs.RemoteRead, ReadOnly: true, Pages: s.cfg.Pages})
 		if err != nil {
 			return err
 		}
@@ -260,8 +266,8 @@ func (s *Server) furnish() error {
 		}
 		s.writable, s.offer = mr, append(s.offer, mr.Region())
 	}
-	if len(s.arena) == 0 || len(s.offer) > verbs.MaxRegions {
-		return fmt.Errorf("cache: memory of %d bytes in pages of %d: need one page at least, and at most %d registrations", s.cfg.Memory, s.cfg.Page, verbs.MaxRegions)
+	if len(s.offer) > verbs.MaxRegions {
+		return fmt.Errorf("cache: memory of %d bytes: more than %d registrations", s.cfg.Memory, verbs.MaxRegions)
 	}
 	if err := s.empty(); err != nil {
 		return err
@@ -276,7 +282,7 @@ func (s *Server) furnish() error {
 
 // empty makes an empty store of the memory, of an epoch of its own.
 func (s *Server) empty() error {
-	a, err := arena.New(s.cfg.Page)
+	a, err := arena.New(s.cfg.longest())
 	if err != nil {
 		return err
 	}
@@ -437,7 +443,15 @@ func (s *Server) Do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
 			}
 		}
 		settled := s.settled
+		var over chan struct{}
+		if q.Op == wire.OpFlush && !s.store.Flushed(a.Seq) {
+			over = make(chan struct{})
+			s.awaitFlush(a.Seq, func() { close(over) })
+		}
 		s.mu.Unlock()
+		if over != nil {
+			return a, s.flushed(ctx, over)
+		}
 		if !quarantine {
 			return a, nil
 		}

@@ -83,7 +83,7 @@ func TestWriteSnapshot(t *testing.T) {
 
 // host is a server without a device, as far as a snapshot needs one.
 func host(t *testing.T, path string, out *bytes.Buffer) *Server {
-	s := bare(&net.TCPAddr{}, Config{Snapshot: path, Page: 64 << 10, Log: 64, Logger: slog.New(slog.NewTextHandler(out, nil))})
+	s := bare(&net.TCPAddr{}, Config{Snapshot: path, MaxValue: 60 << 10, Log: 64, Logger: slog.New(slog.NewTextHandler(out, nil))})
 	s.store, s.epoch = newStore(t, 9), 9
 	s.tables.register = func(n int) (memory, error) { return &piece{mem: make([]byte, n)}, nil }
 	return s

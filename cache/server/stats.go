@@ -18,13 +18,16 @@ type Stats struct {
 	Sets       uint64
 	Reported   uint64 // READs that clients reported: a sample
 	Evicted    uint64
-	Expired    uint64
-	Flushes    uint64
-	NoMemory   uint64
-	Cut        uint64 // clients that were cut off because they were late
-	Epoch      uint32
-	Shared     SharedStats
-	DC         DCStats
+	// EvictedIdle is the time since the last access to the record that was evicted last.
+	EvictedIdle time.Duration
+	Moved       uint64 // records that were moved to make room for longer ones
+	Expired     uint64
+	Flushes     uint64
+	NoMemory    uint64
+	Cut         uint64 // clients that were cut off because they were late
+	Epoch       uint32
+	Shared      SharedStats
+	DC          DCStats
 }
 
 // Stats returns the counters, which are zero after Close.
@@ -44,7 +47,7 @@ func (s *Server) Stats() Stats {
 	return Stats{
 		Streams: streams,
 		Items:   n.Items, Bytes: n.Arena.Live, Memory: n.Arena.Total, Quarantine: n.Arena.Limbo, Table: n.Table, Clients: len(s.clients) - streams,
-		Gets: n.Gets, Hits: n.Hits, Sets: n.Sets, Reported: n.Reports, Evicted: n.Evicted, Expired: n.Expired,
+		Gets: n.Gets, Hits: n.Hits, Sets: n.Sets, Reported: n.Reports, Evicted: n.Evicted, EvictedIdle: time.Duration(n.EvictedIdle) * time.Millisecond, Moved: n.Moved, Expired: n.Expired,
 		Flushes: n.Flushes, NoMemory: n.NoMemory, Cut: n.Cut - s.through.absent, Epoch: s.epoch, Shared: s.shared.stats(), DC: s.throughStats(),
 	}
 }
@@ -77,6 +80,7 @@ func (s *Server) StatLines() [][2]string {
 	return [][2]string{
 		line("uptime", uint64(time.Since(s.begun)/time.Second)), line("curr_items", uint64(n.Items)),
 		line("bytes", uint64(n.Bytes)), line("limit_maxbytes", uint64(n.Memory)), line("evictions", n.Evicted),
+		line("evicted_time", uint64(n.EvictedIdle/time.Second)), line("rdma_records_moved", n.Moved),
 		line("expired_unfetched", n.Expired), line("rdma_clients", uint64(n.Clients)), line("rdma_reads_reported", n.Reported),
 		line("rdma_quarantine_bytes", uint64(n.Quarantine)), line("rdma_epoch", uint64(n.Epoch)),
 	}

@@ -37,7 +37,7 @@ import (
 
 var suites = map[string]func(harness.Env) []harness.Benchmark{
 	"verbs": verbs.Suite, "verbs-native": verbs.Native, "dc": dc.Suite, "lockoffload": lockoffload.Suite, "pacer": pacer.Suite, "pacer-native": pacer.Native,
-	"srd": srd.Suite, "srd-ecmp": srd.Ecmp, "cache": cache.Suite,
+	"srd": srd.Suite, "srd-ecmp": srd.Ecmp, "cache": cache.Suite, "cache-native": cache.Native,
 }
 
 // role is what this program does as one side of a pass.
@@ -66,6 +66,7 @@ func run(ctx context.Context) error {
 	pairs := flag.Int("pairs", 0, "pairs of each benchmark; 0 means the clock's own number. Targets are judged with 6, 9, 12, 15, 17, 18 or 20")
 	limit := flag.Duration("pass-limit", 3*time.Minute, "time that one pass may take, on the clock of the run")
 	program := flag.String("rdmabench", "rdmabench", "our benchmark `program`")
+	hitRate := flag.String("hitrate", "hitrate", "the `program` of the cache's hit rates")
 	shim := flag.String("shim", "", "`file` yield.so, for polled ping-pong on the instruction clock")
 	as := flag.String("role", "", "run as one side of a pass")
 	at := flag.String("at", "", "address of the pass")
@@ -86,7 +87,7 @@ func run(ctx context.Context) error {
 		return errors.New("-pairs is negative")
 	}
 	calm.SpareProcs()
-	e := harness.Env{Clock: lab.Clock(), Topology: lab.Topology(), Rdmabench: *program, Shim: *shim, PassLimit: *limit}
+	e := harness.Env{Clock: lab.Clock(), Topology: lab.Topology(), Rdmabench: *program, HitRate: *hitRate, Shim: *shim, PassLimit: *limit}
 	if e.Topology == "" {
 		e.Topology = "host"
 	}

@@ -27,7 +27,6 @@ type config struct {
 	Listen    string                  `json:"listen"`
 	Device    string                  `json:"device"`
 	Memory    size                    `json:"memory"`
-	Page      size                    `json:"page"`
 	HugePages huge                    `json:"huge_pages"`
 	MaxValue  size                    `json:"max_value"`
 	Lease     duration                `json:"lease"`
@@ -158,7 +157,7 @@ func (c *config) server(log *slog.Logger) (s server.Config, err error) {
 	}
 	return server.Config{
 		Key: key, MaxClients: c.Clients, Writable: int(c.Writable), Shared: c.Shared.server(), DC: c.DC.server(),
-		Device: c.Device, Memory: int(c.Memory), Page: int(c.Page), Pages: verbs.PageSize(c.HugePages),
+		Device: c.Device, Memory: int(c.Memory), Pages: verbs.PageSize(c.HugePages),
 		MaxValue: int(c.MaxValue), Lease: time.Duration(c.Lease), Snapshot: c.Snapshot, Logger: log,
 	}, err
 }

@@ -14,7 +14,7 @@ import (
 )
 
 const example = `{
-	"listen": "10.77.0.2:7481", "device": "", "memory": "1GiB", "page": 2097152,
+	"listen": "10.77.0.2:7481", "device": "", "memory": "1GiB",
 	"huge_pages": "if there are any", "max_value": "1MiB", "lease": "5s", "snapshot": "/var/lib/rdmacached/snapshot",
 	"gateway": {"listen": "10.77.0.2:11211", "connections": 1024, "idle": "1m"},
 	"shared": {"records": 100, "size": "1KiB", "clients": 32, "lease": "1s", "port": 7482}, "dc": {"responders": 64},
@@ -29,7 +29,7 @@ func TestConfig(t *testing.T) {
 	s, err := c.server(nil)
 	require.NoError(t, err)
 	require.Equal(t, 5*time.Second, s.Lease)
-	require.Equal(t, 2<<20, s.Page)
+	require.Equal(t, 1<<20, s.MaxValue)
 	require.Equal(t, "/var/lib/rdmacached/snapshot", s.Snapshot)
 	require.Equal(t, verbs.PagesTryHuge, s.Pages)
 	require.Equal(t, server.SharedConfig{Records: 100, Size: 1024, Clients: 32, Lease: time.Second, Port: 7482}, s.Shared)
@@ -129,15 +129,14 @@ func TestCheck(t *testing.T) {
 	short, key := write("short", "fifteen bytes.."), write("key", "sixteen bytes...")
 	for text, why := range map[string]string{
 		`"lease": "1ms"`:                                  "lease",
-		`"page": "3KiB"`:                                  "page",
-		`"memory": "1MiB"`:                                "less than one page",
-		`"max_value": "8MiB"`:                             "go into a page",
-		`"max_value": "65MiB", "page": "128MiB"`:          "page", // no record is so long
+		`"memory": "3KiB"`:                                "memory",
+		`"memory": "1MiB", "max_value": "1MiB"`:           "no room for one",
+		`"max_value": "65MiB"`:                            "from 0 to 67108864",
 		`"writable": "3GiB"`:                              "WRITE",
 		`"key": "` + short + `"`:                          "shorter than 16",
 		`"tenants": {"red": {"key": "` + short + `"}}`:    `tenant "red": cache: key of 15 bytes`,
 		`"tenants": {"red": {"key": "` + dir + `/none"}}`: "no such file",
-		`"tenants": {"red": {"key": "` + key + `", "memory": "1MiB"}, "blue": {"key": "` + key + `"}}`: `tenant "red": cache: memory`,
+		`"tenants": {"red": {"key": "` + key + `", "memory": "1KiB"}, "blue": {"key": "` + key + `"}}`: `tenant "red": cache: memory`,
 	} {
 		err := start(t.Context(), write("config", `{"listen": ":1", `+text+`}`), true, nil)
 		require.ErrorContains(t, err, why, text)

@@ -10,7 +10,6 @@
 //		"listen": "10.77.0.2:7481",
 //		"device": "",
 //		"memory": "1GiB",
-//		"page": "2MiB",
 //		"huge_pages": "if there are any",
 //		"max_value": "1MiB",
 //		"lease": "5s",
@@ -34,8 +33,8 @@
 //
 // The device is that of the address to listen on.
 //
-//   - "page" is the length of the longest record, so "memory" is at least a page and
-//     "max_value" at most.
+//   - "max_value" is the longest value, at most 64 MiB. By default a record of header, key
+//     and value has 2 MiB at most, or a quarter of "memory" if that is less.
 //   - "key" is a file. RDMA clients have to prove that they have its content, without
 //     surrounding space: at least 16 bytes. Without a key everybody is a client.
 //   - "clients" is how many clients there may be at a time.

@@ -44,6 +44,8 @@ var metrics = []metric[server.Stats]{
 	counter("calls_store", "Calls that store a record.", func(s *server.Stats) float64 { return float64(s.Sets) }),
 	counter("reads_reported", "READs that clients told of: a sample.", func(s *server.Stats) float64 { return float64(s.Reported) }),
 	counter("evicted", "Records that were evicted.", func(s *server.Stats) float64 { return float64(s.Evicted) }),
+	gauge("evicted_idle_seconds", "Time since the last access to the record that was evicted last.", func(s *server.Stats) float64 { return s.EvictedIdle.Seconds() }),
+	counter("moved", "Records that were moved to make room for longer ones.", func(s *server.Stats) float64 { return float64(s.Moved) }),
 	counter("expired", "Records that expired.", func(s *server.Stats) float64 { return float64(s.Expired) }),
 	counter("flushes", "Times that everything was removed.", func(s *server.Stats) float64 { return float64(s.Flushes) }),
 	counter("refused_memory", "Changes that were refused since all memory was in use or in quarantine.", func(s *server.Stats) float64 { return float64(s.NoMemory) }),

@@ -38,7 +38,7 @@ type Stats struct {
 type unit uint64
 
 const (
-	unitBits = 25 // of a unit's number in its region
+	unitBits = 26 // of a unit's number in its region
 	none     = ^unit(0)
 
 	bins = 256
@@ -52,8 +52,8 @@ func unitsOf(bytes int) int { return (bytes + wire.SlotUnit - 1) / wire.SlotUnit
 
 // New makes an arena without memory, whose records have at most longest bytes.
 func New(longest int) (*Arena, error) {
-	if longest <= 0 || longest%(64<<10) != 0 || longest > wire.MaxRegion || longest > wire.MaxRecord {
-		return nil, fmt.Errorf("cache: page of %d bytes: not a multiple of 64 KiB, or too large", longest)
+	if longest <= 0 || longest > wire.MaxRecord {
+		return nil, fmt.Errorf("cache: records of %d bytes: from 1 to %d", longest, wire.MaxRecord)
 	}
 	a := &Arena{longest: longest}
 	for i := range a.bins {
@@ -64,7 +64,7 @@ func New(longest int) (*Arena, error) {
 
 // Add gives the arena a region and returns its number.
 func (a *Arena) Add(mem []byte) (uint16, error) {
-	if len(mem) == 0 || len(mem) > wire.MaxRegion || len(mem)%wire.SlotUnit != 0 || len(a.regions) > 1<<16-2 {
+	if len(mem) == 0 || len(mem) > wire.MaxRegion || len(mem)%wire.SlotUnit != 0 || len(a.regions) > 1<<15-1 {
 		return 0, fmt.Errorf("cache: region of %d bytes: not of whole units of %d, or too large", len(mem), wire.SlotUnit)
 	}
 	n := len(a.regions)
@@ -74,8 +74,8 @@ func (a *Arena) Add(mem []byte) (uint16, error) {
 	return uint16(n), nil
 }
 
-// Page returns the length of the longest record.
-func (a *Arena) Page() int { return a.longest }
+// Longest returns the length of the longest record.
+func (a *Arena) Longest() int { return a.longest }
 
 // Fits reports whether a record of n bytes is short enough.
 func (a *Arena) Fits(n int) bool { return n <= a.longest }
@@ -166,7 +166,7 @@ func (a *Arena) Release(horizon uint64) {
 			a.unlink(next)
 		}
 		if u.index() > 0 && !r.taken.get(u.index()-1) {
-			before := int(binary.LittleEndian.Uint64(a.mem(u - 1)[tagEnd:]))
+			before := a.tag(u-1, tagEnd)
 			u -= unit(before)
 			n += before
 			a.unlink(u)
@@ -178,22 +178,26 @@ func (a *Arena) Release(horizon uint64) {
 // Stats are the numbers of bytes.
 func (a *Arena) Stats() Stats { return a.stats }
 
-// Offsets of tags in a free extent: in its first unit, and in its last one.
+// Offsets of tags in a free extent: in its first unit, and in its last one. All fit into one unit.
 const (
 	tagSize = 0
-	tagBin  = 8
-	tagNext = 16
-	tagPrev = 24
-	tagEnd  = 56 // its size again
+	tagBin  = 4
+	tagNext = 8
+	tagPrev = 16
+	tagEnd  = 24 // its size again
 )
 
 func (a *Arena) mem(u unit) []byte {
 	return a.regions[u.region()].mem[u.index()*wire.SlotUnit:]
 }
 
-func (a *Arena) tag(u unit, tag int) uint64       { return binary.LittleEndian.Uint64(a.mem(u)[tag:]) }
-func (a *Arena) setTag(u unit, tag int, x uint64) { binary.LittleEndian.PutUint64(a.mem(u)[tag:], x) }
-func (a *Arena) size(u unit) int                  { return int(a.tag(u, tagSize)) }
+func (a *Arena) link(u unit, tag int) unit { return unit(binary.LittleEndian.Uint64(a.mem(u)[tag:])) }
+func (a *Arena) setLink(u unit, tag int, to unit) {
+	binary.LittleEndian.PutUint64(a.mem(u)[tag:], uint64(to))
+}
+func (a *Arena) tag(u unit, tag int) int   { return int(binary.LittleEndian.Uint32(a.mem(u)[tag:])) }
+func (a *Arena) setTag(u unit, tag, x int) { binary.LittleEndian.PutUint32(a.mem(u)[tag:], uint32(x)) }
+func (a *Arena) size(u unit) int           { return a.tag(u, tagSize) }
 
 // file puts a free extent into its bin. When all of the reserved range is free it is so for all.
 func (a *Arena) file(u unit, n int) {
@@ -204,26 +208,26 @@ func (a *Arena) file(u unit, n int) {
 	case u < a.to && end > a.from:
 		b = held
 	}
-	a.setTag(u, tagSize, uint64(n))
-	a.setTag(u+unit(n-1), tagEnd, uint64(n))
-	a.setTag(u, tagBin, uint64(b))
+	a.setTag(u, tagSize, n)
+	a.setTag(u+unit(n-1), tagEnd, n)
+	a.setTag(u, tagBin, b)
 	next := a.bins[b]
-	a.setTag(u, tagNext, uint64(next))
-	a.setTag(u, tagPrev, uint64(none))
+	a.setLink(u, tagNext, next)
+	a.setLink(u, tagPrev, none)
 	if next != none {
-		a.setTag(next, tagPrev, uint64(u))
+		a.setLink(next, tagPrev, u)
 	}
 	a.bins[b] = u
 	a.full[b/64] |= 1 << (b % 64)
 }
 
 func (a *Arena) unlink(u unit) {
-	b, next, prev := a.tag(u, tagBin), unit(a.tag(u, tagNext)), unit(a.tag(u, tagPrev))
+	b, next, prev := a.tag(u, tagBin), a.link(u, tagNext), a.link(u, tagPrev)
 	if next != none {
-		a.setTag(next, tagPrev, uint64(prev))
+		a.setLink(next, tagPrev, prev)
 	}
 	if prev != none {
-		a.setTag(prev, tagNext, uint64(next))
+		a.setLink(prev, tagNext, next)
 	} else if a.bins[b] = next; next == none {
 		a.full[b/64] &^= 1 << (b % 64)
 	}

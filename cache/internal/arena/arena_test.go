@@ -29,7 +29,7 @@ func TestRegions(t *testing.T) {
 	require.Error(t, err)
 	_, err = a.Add(nil)
 	require.Error(t, err)
-	_, err = New(1000)
+	_, err = New(wire.MaxRecord + 1)
 	require.Error(t, err)
 	_, ok := a.Alloc(100)
 	require.False(t, ok, "no memory")
@@ -59,7 +59,7 @@ func TestQuarantine(t *testing.T) {
 // is one extent again.
 func TestPlaces(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
-	sizes := []int{3 * longest, 64, 5*longest + 64*37}
+	sizes := []int{3 * longest, wire.SlotUnit, 5*longest + 37*wire.SlotUnit}
 	a := newArena(t, sizes...)
 	live, order := map[wire.Place]bool{}, []wire.Place(nil)
 	seq, reserved := uint64(0), 0
@@ -157,7 +157,7 @@ func TestReserve(t *testing.T) {
 	}
 	records, ok := a.Reserve(longest, 0, nil)
 	require.True(t, ok)
-	require.Equal(t, [2]unit{at(gone[0]), at(gone[15]) + 64}, [2]unit{a.from, a.to})
+	require.Equal(t, [2]unit{at(gone[0]), at(gone[15]) + 4096/wire.SlotUnit}, [2]unit{a.from, a.to})
 	require.Len(t, records, 16)
 	a.Release(1)
 	_, ok = a.Alloc(100)
@@ -173,9 +173,12 @@ func TestReserve(t *testing.T) {
 	for _, p := range places[:16] {
 		a.Free(p, 3)
 	}
-	_, ok = a.Reserve(4096, places[3], nil)
+	_, ok = a.Reserve(4096, places[0], nil)
 	require.True(t, ok)
-	require.False(t, at(places[3]) < a.to && at(places[3])+64 > a.from, "a place is avoided")
+	require.False(t, at(places[0]) < a.to && at(places[0])+4096/wire.SlotUnit > a.from, "a place is avoided")
+	_, ok = a.Reserve(longest, 0, nil)
+	require.True(t, ok)
+	require.GreaterOrEqual(t, int(a.to-a.from), unitsOf(longest), "a longer one")
 }
 
 // The bytes that 1 KiB values take, each with a header and a key of 20 bytes.

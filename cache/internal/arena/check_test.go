@@ -1,7 +1,6 @@
 package arena
 
 import (
-	"encoding/binary"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,8 +29,8 @@ func (a *Arena) check(t testing.TB, live map[wire.Place]bool) {
 	for b := range a.bins {
 		prev := none
 		require.Equal(t, a.bins[b] != none, a.full[b/64]>>(b%64)&1 != 0, "bin %d", b)
-		for u := a.bins[b]; u != none; u = unit(a.tag(u, tagNext)) {
-			require.Equal(t, uint64(prev), a.tag(u, tagPrev))
+		for u := a.bins[b]; u != none; u = a.link(u, tagNext) {
+			require.Equal(t, prev, a.link(u, tagPrev))
 			require.EqualValues(t, b, a.tag(u, tagBin))
 			binned[u], prev = b, u
 		}
@@ -51,7 +50,7 @@ func (a *Arena) check(t testing.TB, live map[wire.Place]bool) {
 				require.True(t, ok, "unit %d is lost", i)
 				overlaps := base+unit(i) < a.to && base+unit(i+size) > a.from
 				require.True(t, b == bin(size) && !overlaps || b == held && overlaps, "bin %d of %d units", b, size)
-				require.EqualValues(t, size, binary.LittleEndian.Uint64(a.mem(base + unit(i+size-1))[tagEnd:]))
+				require.Equal(t, size, a.tag(base+unit(i+size-1), tagEnd))
 				delete(binned, base+unit(i))
 			}
 			for j := i + 1; j < i+size; j++ {

@@ -18,7 +18,7 @@ type region struct {
 // A region is compacted by granules, of which it has hundreds, and which are no longer than 64 KiB.
 const (
 	granules   = 256
-	maxGranule = 10 // as a logarithm of units
+	maxGranule = 11 // as a logarithm of units
 )
 
 func newRegion(mem []byte) region {

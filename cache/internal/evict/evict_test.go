@@ -103,6 +103,7 @@ func TestCounts(t *testing.T) {
 	require.Equal(t, 20, s.count(f))
 	s.reserve(perBlock*16 + 1)
 	require.Len(t, s.blocks, 32)
+	require.Equal(t, 20, s.count(f))
 	for want := s.count(f) / 2; want > 0; want /= 2 {
 		rounds := 0
 		for rounds == 0 { // by accesses to another block
@@ -110,6 +111,60 @@ func TestCounts(t *testing.T) {
 		}
 		require.InDelta(t, want, s.count(f), 1)
 	}
+}
+
+// A count is the same for a counter that the hand has halved in this round, and for one that it has yet to reach.
+func TestCountsWithinARound(t *testing.T) {
+	s := sketch{blocks: make([]block, 16)}
+	const first, last = 0, 15 << 32
+	s.add(first, 8)
+	s.add(last, 8)
+	for s.hand == 0 {
+		s.add(5<<32, 1)
+	}
+	require.Equal(t, []int{8, 8}, []int{s.count(first), s.count(last)})
+}
+
+// Of items that are alike the oldest goes first, and of items with as many accesses the longest.
+func TestOldestAndLongestGoFirst(t *testing.T) {
+	q := New()
+	for i := range uint32(20) {
+		q.Insert(i, uint64(i)<<32, 100)
+	}
+	for i := range uint32(20) {
+		got, ok := q.Evict()
+		require.True(t, ok)
+		require.Equal(t, i, got)
+	}
+	for i, size := range []int{100, 10_000, 1000} {
+		q.Access(uint64(i)<<32, 4)
+		q.Insert(uint32(i), uint64(i)<<32, size)
+	}
+	for _, want := range []uint32{1, 2, 0} {
+		got, ok := q.Evict()
+		require.True(t, ok)
+		require.Equal(t, want, got)
+	}
+}
+
+// No item is lost when lists become one by ageing.
+func TestAgeKeepsAll(t *testing.T) {
+	q := New()
+	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
+	for i := range uint32(1000) {
+		f := rng.Uint64()
+		q.Access(f, rng.IntN(4))
+		q.Insert(i, f, 1<<(20+rng.IntN(9)))
+	}
+	for range 100 { // the others leave the window
+		_, ok := q.Evict()
+		require.True(t, ok)
+	}
+	for range 30 {
+		q.age()
+		q.check(t)
+	}
+	require.Equal(t, 900, q.Len())
 }
 
 // What is used stays while ten times as much goes by once.

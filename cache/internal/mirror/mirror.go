@@ -80,6 +80,7 @@ func (m *Mirror) Begin(b *wire.Map) {
 	m.epoch, m.secret, m.applied, m.live = b.Epoch, b.Secret, b.Seq, true
 	m.table, m.depth = b.Table, int(b.Depth)
 	m.gone.first = b.Seq + 1
+	m.flushed = max(m.flushed, b.Flushed)
 }
 
 // lose empties the map.
@@ -162,7 +163,7 @@ func (m *Mirror) offer(e wire.Entry) {
 }
 
 func (m *Mirror) put(e wire.Entry) {
-	if e.Epoch == m.epoch && e.Version != 0 {
+	if e.Epoch == m.epoch && e.Version > m.flushed {
 		m.entries.put(e.Fingerprint, e.Version, uint64(e.Place))
 	}
 }
@@ -233,7 +234,7 @@ func (m *Mirror) Weigh(r *wire.Record, err error, e *wire.Entry, now int64) Verd
 		m.Refused.Note(err)
 		m.Forget(e)
 		return Ask
-	case r.Expiry != 0 && r.Expired(m.times.latest(now)):
+	case e.Version <= m.flushed, r.Expiry != 0 && r.Expired(m.times.latest(now)):
 		return Ask
 	}
 	m.sample.hit(e)

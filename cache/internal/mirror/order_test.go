@@ -131,3 +131,31 @@ func TestSectionOfAnotherLife(t *testing.T) {
 	m.Leave(now)
 	require.EqualValues(t, 4, m.Horizon().Quiet)
 }
+
+// What was flushed is not in the map and no hit, whether the flush came before or after the snapshot, and whatever the
+// table still has.
+func TestFlushedEntries(t *testing.T) {
+	key := []byte("k")
+	for _, before := range []bool{true, false} {
+		m := New(Config{})
+		b := wire.Map{Epoch: 1, Seq: 10}
+		if before {
+			b.Flushed = 5
+		}
+		m.Begin(&b)
+		if !before {
+			require.NoError(t, m.Deltas(&wire.Deltas{Epoch: 1, First: 11, List: []wire.Delta{{Change: wire.ChangeFlush, Gone: 5}}}))
+		}
+		for _, version := range []uint64{5, 6} {
+			r := wire.Record{Version: version, Epoch: 1, Key: key, Fingerprint: 9}
+			src := make([]byte, 128)
+			wire.PutRecord(src, &r)
+			wire.Publish(src)
+			e := wire.Entry{Fingerprint: 9, Version: version, Epoch: 1, Place: wire.PlaceOf(0, 0, 128)}
+			_, verdict := m.Judge(src, &e, key, 0)
+			require.Equal(t, version > 5, verdict == Hit)
+			require.NoError(t, m.Chunk(&wire.Chunk{Epoch: 1, Seq: m.Applied(), Entries: []wire.Entry{e}}))
+			require.Equal(t, version > 5, len(m.Lookup(9, nil)) > 0)
+		}
+	}
+}

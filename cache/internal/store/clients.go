@@ -138,7 +138,7 @@ func (c *clients) leaves(quiet uint64) {
 func (s *Store) Begin(now uint64) wire.Map {
 	s.advance(now)
 	where, depth := s.table.Where()
-	return wire.Map{Epoch: s.cfg.Epoch, Seq: s.log.last, Clock: s.now, Secret: s.cfg.Secret, Table: where, Depth: uint16(depth), Longest: uint32(min(s.cfg.MaxValue, s.arena.Page()))}
+	return wire.Map{Epoch: s.cfg.Epoch, Seq: s.log.last, Clock: s.now, Secret: s.cfg.Secret, Table: where, Depth: uint16(depth), Longest: uint32(min(s.cfg.MaxValue, s.arena.Longest())), Flushed: s.flushed.version}
 }
 
 // Chunk is the part of a snapshot at a position, with up to n entries of up to n buckets (of a

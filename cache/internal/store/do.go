@@ -19,7 +19,6 @@ func (s *Store) Do(now uint64, q *wire.Request) wire.Reply {
 	case q.Op == wire.OpShared: // the server's, if it has any
 		a.Status = wire.NotStored
 	default:
-		s.prepare()
 		f := s.cfg.Secret.Fingerprint(q.Key)
 		id, r, ok := s.lookup(f, q.Key)
 		c := call{s: s, q: q, a: &a, fingerprint: f, id: id, old: r, found: ok}

@@ -40,6 +40,7 @@ func TestFlushedIsInQuarantine(t *testing.T) {
 	}
 	before := s.log.last
 	do(s, 0, wire.Request{Op: wire.OpFlush})
+	s.Tick(0, 100)
 	heard := func(quiet uint64) int {
 		require.NoError(t, s.Heard(1, wire.Horizon{Epoch: 7, Applied: quiet, Quiet: quiet}))
 		return s.Stats().Arena.Limbo
@@ -246,7 +247,7 @@ func longRecordAmongShortOnes(t *testing.T, prepared bool) {
 	long := set("long", string(make([]byte, simPage-200)))
 	if prepared {
 		s.longest = wire.RecordSize(len(long.Key), len(long.Value))
-		do(s, 0, get("none"))
+		require.Equal(t, wire.OK, do(s, 0, set("1", "")).Status)
 	} else {
 		require.Equal(t, wire.NoMemory, do(s, 0, long).Status)
 	}

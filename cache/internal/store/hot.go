@@ -33,7 +33,7 @@ func (s *Store) Hot(n int) []HotKey {
 	var keys []HotKey
 	for _, c := range top {
 		s.found = s.table.Candidates(c.Fingerprint, s.found[:0])
-		if len(s.found) == 0 {
+		if len(s.found) == 0 || s.isFlushed(s.found[0].Version) {
 			continue
 		}
 		r := wire.PeekRecord(s.arena.Bytes(s.found[0].Place))

@@ -3,23 +3,39 @@ package store
 import "github.com/goverbs/goverbs/cache/internal/wire"
 
 // reserve is the part of the arena that is kept for quarantine, and to move records.
-const reserve = 16
+const reserve = 32
 
 func (s *Store) limit() int {
 	total := s.arena.Stats().Total
 	return total - total/reserve
 }
 
-// evictTo evicts until at most limit bytes are given out.
+// idleSteps is how often one call looks for what has expired in vain, before live records have to go.
+const idleSteps = 64
+
+// evictTo makes room until at most limit bytes are given out: what has expired or was flushed goes first.
 func (s *Store) evictTo(limit int) {
-	for s.arena.Stats().Live > limit {
+	for idle := 0; s.arena.Stats().Live > limit; {
+		before := s.arena.Stats().Live
+		if idle < idleSteps && s.reclaim() {
+			if s.arena.Stats().Live == before {
+				idle++
+			}
+			continue
+		}
 		id, ok := s.queue.Evict()
 		if !ok {
 			return
 		}
-		s.stats.Evicted++
-		s.remove(id)
+		s.evict(id)
 	}
+}
+
+// evict removes a live record.
+func (s *Store) evict(id uint32) {
+	s.stats.Evicted++
+	s.stats.EvictedIdle = s.now - s.items[id].accessed
+	s.remove(id)
 }
 
 // alloc returns a place for a record of n bytes. While there is none although enough is free, records are moved.
@@ -33,11 +49,13 @@ func (s *Store) alloc(n int) (wire.Place, bool) {
 	return s.arena.Alloc(n)
 }
 
-// prepare makes room for a record as long as those of late before it comes. Otherwise it would have to wait until
-// clients are done with what was moved for it.
-func (s *Store) prepare() {
+// prepare makes room for a record as long as those of late, after an item was set and before the next one comes, which
+// would otherwise have to wait until clients are done with what was moved for it. The item stays where it is.
+func (s *Store) prepare(id uint32) {
 	if len(s.clients.all) > 0 && !s.arena.Has(s.longest) {
+		s.pinned = id
 		s.compact(s.longest)
+		s.pinned = noItem
 	}
 }
 
@@ -66,11 +84,14 @@ func (s *Store) compact(n int) {
 
 // move writes a record to another place, as if it were changed, or evicts it if there is none.
 func (s *Store) move(id uint32) {
+	if s.isFlushed(s.items[id].version) {
+		s.remove(id)
+		return
+	}
 	r := wire.PeekRecord(s.arena.Bytes(s.items[id].place))
 	place, ok := s.arena.Alloc(wire.RecordSize(len(r.Key), len(r.Value)))
 	if !ok {
-		s.stats.Evicted++
-		s.remove(id)
+		s.evict(id)
 		return
 	}
 	s.stats.Moved++
@@ -97,9 +118,8 @@ func (s *Store) makeRoomInTable(fingerprint uint64) bool {
 	if oldest == noItem {
 		return false
 	}
-	s.stats.Evicted++
 	s.stats.Crowded++
-	s.remove(oldest)
+	s.evict(oldest)
 	return true
 }
 

@@ -71,6 +71,7 @@ func TestReadersFindFlaws(t *testing.T) {
 		"neither checksums nor versions are": {unsummed: true, unattached: true},
 		"the server's clock is not asked":    {unclocked: true},
 		"torn buckets have no records":       {hasty: true, budget: 1},
+		"flushes are over at once":           {unflushed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -204,8 +204,20 @@ func (c *simClient) work() {
 		c.pending = func() { w.unknown(c.id, call, simOp{key: key, write: true}) }
 		c.call(q, func(a wire.Reply) { finish(simOp{write: true}) })
 	default:
-		c.call(wire.Request{Op: wire.OpFlush}, func(wire.Reply) { finish(simOp{write: true}) })
+		w.after(w.rng.IntN(20), func() {
+			w.server(func() { w.s.Do(uint64(w.now), &wire.Request{Op: wire.OpFlush}) })
+			c.flush(w.s.log.last, func() { finish(simOp{write: true}) })
+		})
 	}
+}
+
+// flush waits until a flush is over.
+func (c *simClient) flush(seq uint64, over func()) {
+	if c.w.flushed(seq) {
+		c.w.after(c.w.rng.IntN(20), over)
+		return
+	}
+	c.w.after(1, func() { c.flush(seq, over) })
 }
 
 // nothing is the end of a change that was refused.

@@ -25,7 +25,7 @@ func (s *Store) Save(now uint64, put func(*snapshot.Item) error) error {
 	s.advance(now)
 	ids := make([]uint32, 0, s.table.Len())
 	for id := range s.items {
-		if it := &s.items[id]; it.version != 0 && (it.expiry == 0 || it.expiry > s.now) {
+		if it := &s.items[id]; !s.isFlushed(it.version) && (it.expiry == 0 || it.expiry > s.now) {
 			ids = append(ids, uint32(id))
 		}
 	}

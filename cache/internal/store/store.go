@@ -12,6 +12,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/arena"
 	"github.com/goverbs/goverbs/cache/internal/evict"
+	"github.com/goverbs/goverbs/cache/internal/expiry"
 	"github.com/goverbs/goverbs/cache/internal/hot"
 	"github.com/goverbs/goverbs/cache/internal/table"
 	"github.com/goverbs/goverbs/cache/internal/wire"
@@ -33,7 +34,7 @@ type Config struct {
 	SoonTable  func(bytes int)
 	Log        int    // deltas that are kept for slow clients; 0: 65536
 	Lease      uint64 // after which a client that is behind is cut off; 0: 5000
-	MaxValue   int    // bytes; 0: as the arena's page allows
+	MaxValue   int    // bytes; 0: as the arena's longest record allows
 	CAS        uint64 // numbers of records are above it: those of other lives are below
 }
 
@@ -54,7 +55,8 @@ type Store struct {
 	trail    trail
 	released uint64 // the last delta whose slots have left quarantine
 	flushAt  uint64 // 0: never
-	sweep    uint32 // the next item to look at for expiry
+	flushed  flushed
+	expiring *expiry.Queue
 	found    []wire.Entry
 	crowd    [][]byte
 	scratch  []byte
@@ -79,6 +81,13 @@ type item struct {
 	fetched     bool
 }
 
+// flushed is the last flush. What it has removed is there until it becomes a tombstone.
+type flushed struct {
+	version uint64 // records up to this one
+	left    int    // how many of them are there
+	next    int    // the next item to look at
+}
+
 type retired struct {
 	seq uint64
 	mem []byte
@@ -88,19 +97,20 @@ const noItem = ^uint32(0)
 
 // Stats are counters.
 type Stats struct {
-	Items      int
-	Gets, Hits uint64 // calls, not READs
-	Sets       uint64
-	Evicted    uint64
-	Crowded    uint64 // evicted since their buckets were full
-	Moved      uint64 // to make room for longer ones
-	Expired    uint64
-	Flushes    uint64
-	Reports    uint64 // READs that clients reported
-	NoMemory   uint64
-	Cut        uint64 // clients
-	Table      int    // bytes
-	Arena      arena.Stats
+	Items       int
+	Gets, Hits  uint64 // calls, not READs
+	Sets        uint64
+	Evicted     uint64
+	Crowded     uint64 // evicted since their buckets were full
+	EvictedIdle uint64 // ms since the last access to the one that was evicted last
+	Moved       uint64 // to make room for longer ones
+	Expired     uint64
+	Flushes     uint64
+	Reports     uint64 // READs that clients reported
+	NoMemory    uint64
+	Cut         uint64 // clients
+	Table       int    // bytes
+	Arena       arena.Stats
 }
 
 // New makes an empty store.
@@ -122,7 +132,7 @@ func New(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	return &Store{
-		cfg: cfg, arena: cfg.Arena, table: t, queue: evict.New(), log: log{ring: make([]wire.Delta, cfg.Log)},
+		cfg: cfg, arena: cfg.Arena, table: t, queue: evict.New(), expiring: expiry.New(), log: log{ring: make([]wire.Delta, cfg.Log)},
 		clients: clients{lease: cfg.Lease}, pinned: noItem, cas: cfg.CAS,
 	}, nil
 }
@@ -130,7 +140,7 @@ func New(cfg Config) (*Store, error) {
 // Stats are the counters.
 func (s *Store) Stats() Stats {
 	st := s.stats
-	st.Items = s.table.Len()
+	st.Items = s.table.Len() - s.flushed.left
 	st.Arena = s.arena.Stats()
 	_, depth := s.table.Where()
 	st.Table = wire.BucketSize << depth
@@ -161,6 +171,10 @@ func (s *Store) lookup(fingerprint uint64, key []byte) (uint32, wire.Record, boo
 		}
 		if r.Expired(s.now) {
 			s.stats.Expired++
+			s.remove(e.Item)
+			break
+		}
+		if s.isFlushed(e.Version) {
 			s.remove(e.Item)
 			break
 		}
@@ -213,6 +227,7 @@ func (s *Store) write(id uint32, r *wire.Record) (uint32, wire.Status) {
 		return id, wire.NoMemory
 	}
 	s.grow()
+	s.prepare(id)
 	return id, wire.OK
 }
 
@@ -242,6 +257,12 @@ func (s *Store) put(id uint32, r *wire.Record, place wire.Place) {
 		s.lead(old.trail, place, r.Version)
 		s.table.Replace(old.version, s.entry(id))
 	}
+	if old.expiry != it.expiry {
+		s.expiring.Remove(id)
+		if it.expiry != 0 {
+			s.expiring.Insert(id, it.expiry)
+		}
+	}
 	s.log.add(wire.Delta{Change: wire.ChangePut, Gone: old.version, Entry: s.entry(id)})
 	if old.version != 0 {
 		it.trail = s.trail.add(step{old.place, s.log.last, old.trail})
@@ -259,23 +280,22 @@ func (s *Store) newItem() uint32 {
 	return uint32(len(s.items) - 1)
 }
 
-// remove makes an item's record a tombstone and forgets it.
+// remove makes an item's record a tombstone and forgets it. The delta of what was flushed has been sent.
 func (s *Store) remove(id uint32) {
 	it := s.items[id]
-	s.bury(id)
-	s.log.add(wire.Delta{Change: wire.ChangeGone, Gone: it.version, Entry: wire.Entry{Fingerprint: it.fingerprint, Epoch: s.cfg.Epoch}})
-	s.release(it.place)
-}
-
-// bury is remove without delta and quarantine.
-func (s *Store) bury(id uint32) {
-	it := &s.items[id]
 	wire.Bury(s.arena.Bytes(it.place))
 	s.pause()
 	s.table.Delete(it.fingerprint, it.version)
 	s.queue.Remove(id)
-	*it = item{}
+	s.expiring.Remove(id)
+	s.items[id] = item{}
 	s.free = append(s.free, id)
+	if s.isFlushed(it.version) {
+		s.flushed.left--
+	} else {
+		s.log.add(wire.Delta{Change: wire.ChangeGone, Gone: it.version, Entry: wire.Entry{Fingerprint: it.fingerprint, Epoch: s.cfg.Epoch}})
+	}
+	s.release(it.place)
 }
 
 // release puts a slot into quarantine behind the last delta.
@@ -284,33 +304,17 @@ func (s *Store) release(p wire.Place) {
 	s.leave()
 }
 
-// flush removes all there is.
-func (s *Store) flush() {
-	s.flushAt = 0
-	s.stats.Flushes++
-	s.log.add(wire.Delta{Change: wire.ChangeFlush, Gone: s.version, Entry: wire.Entry{Epoch: s.cfg.Epoch}})
-	for id := range s.items {
-		if p := s.items[id].place; s.items[id].version != 0 {
-			s.bury(uint32(id))
-			s.arena.Free(p, s.log.last)
-		}
-	}
-	s.leave()
-}
-
-// Tick does what time brings, and up to n steps of what need not be done at once: none of them looks
-// at what another one has.
-func (s *Store) Tick(now uint64, n int) {
+// Tick does what time brings, and up to n steps of what need not be done at once: none of them looks at what
+// another one has. It reports whether there is more to do.
+func (s *Store) Tick(now uint64, n int) (more bool) {
 	s.advance(now)
-	for n = min(n, len(s.items)); n > 0; n-- {
-		s.sweep = (s.sweep + 1) % uint32(len(s.items))
-		if it := &s.items[s.sweep]; it.version != 0 && it.expiry != 0 && it.expiry <= s.now {
-			s.stats.Expired++
-			s.remove(s.sweep)
-		}
+	for range n {
 		s.grow()
 	}
+	for ; n > 0 && s.reclaim(); n-- {
+	}
 	s.settle()
+	return n == 0
 }
 
 // Reported takes a sample of what a client READ.

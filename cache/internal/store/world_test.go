@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 
 	"github.com/anishathalye/porcupine"
@@ -25,6 +26,7 @@ type rules struct {
 	early     bool // flaw: clients say that their READs have ended when they have not
 	unclocked bool // flaw: the server's clock is not asked for
 	hasty     bool // flaw: a torn bucket counts as one without the key
+	unflushed bool // flaw: a flush counts as over at once
 }
 
 // world is a server, clients and the network between them in virtual time. READs fetch
@@ -41,6 +43,7 @@ type world struct {
 	lines   []*line // that READs under way have yet to fetch
 	history []porcupine.Operation
 	seen    uint64 // deltas that are in the history
+	flushes []flushing
 	keys    [][]byte
 	names   map[uint64]int // fingerprint to key
 	values  uint64
@@ -138,6 +141,11 @@ func (w *world) run(operations int) error {
 	for _, c := range w.clients {
 		c.giveUp()
 	}
+	for _, f := range w.flushes {
+		for key := range w.keys {
+			w.unknown(99, f.call, simOp{key: key, lost: true})
+		}
+	}
 	if w.broken == nil && !porcupine.CheckOperations(model, w.history) {
 		w.broken = fmt.Errorf("not linearizable")
 	}
@@ -153,18 +161,44 @@ func (w *world) fail(format string, args ...any) {
 // stamp is the next moment of the history.
 func (w *world) stamp() int64 { w.seq++; return int64(w.seq) }
 
+// flushing is a flush that is not over.
+type flushing struct {
+	seq  uint64
+	call int64
+}
+
 // server lets the server do something, and writes down what was lost meanwhile.
 func (w *world) server(do func()) {
 	call := w.stamp()
 	do()
 	for ; w.seen < w.s.log.last; w.seen++ {
 		d := w.s.log.ring[(w.seen+1)%uint64(len(w.s.log.ring))]
+		if d.Change == wire.ChangeFlush {
+			w.flushes = append(w.flushes, flushing{w.seen + 1, call})
+		}
 		for key := range w.keys {
-			if d.Change == wire.ChangeFlush || d.Change == wire.ChangeGone && w.names[d.Entry.Fingerprint] == key && w.known(d.Entry.Fingerprint) {
+			if d.Change == wire.ChangeGone && w.names[d.Entry.Fingerprint] == key && w.known(d.Entry.Fingerprint) {
 				w.log(99, call, simOp{key: key, lost: true})
 			}
 		}
 	}
+	w.flushes = slices.DeleteFunc(w.flushes, func(f flushing) bool {
+		if !w.flushed(f.seq) {
+			return false
+		}
+		for key := range w.keys {
+			w.log(99, f.call, simOp{key: key, lost: true})
+		}
+		return true
+	})
+}
+
+// flushed reports whether a flush is over. A server that knows of no clients cannot wait for them.
+func (w *world) flushed(seq uint64) bool {
+	if w.unattached {
+		return w.s.flushed.left == 0
+	}
+	return w.s.Flushed(seq) || w.unflushed
 }
 
 func (w *world) known(fingerprint uint64) bool { _, ok := w.names[fingerprint]; return ok }

@@ -12,12 +12,12 @@ const EntrySize = 32
 // Slots begin at multiples of SlotUnit, and the length of a READ is a multiple of
 // ReadUnit.
 const (
-	SlotUnit  = 64
+	SlotUnit  = 32
 	ReadUnit  = 16
 	MaxRegion = 1 << 31 // bytes of a region
 	MaxRecord = (1<<lengthBits - 1) * ReadUnit
 
-	offsetBits = 25
+	offsetBits = 26
 	lengthBits = 23
 )
 

@@ -16,9 +16,10 @@ type Map struct {
 	// Longest is the longest value in bytes that the server takes; 0: it does not say. It does not read through
 	// messages that are much longer.
 	Longest uint32
+	Flushed uint64 // what has a version up to this one is no record any more, whatever is READ
 }
 
-const mapFixed = 50
+const mapFixed = 58
 
 // AppendMap encodes the beginning of a snapshot.
 func AppendMap(dst []byte, m *Map) []byte {
@@ -30,7 +31,8 @@ func AppendMap(dst []byte, m *Map) []byte {
 	dst = binary.LittleEndian.AppendUint64(dst, m.Table.Addr)
 	dst = binary.LittleEndian.AppendUint32(dst, m.Table.Key)
 	dst = binary.LittleEndian.AppendUint16(dst, m.Depth)
-	return end(binary.LittleEndian.AppendUint32(dst, m.Longest), start)
+	dst = binary.LittleEndian.AppendUint32(dst, m.Longest)
+	return end(binary.LittleEndian.AppendUint64(dst, m.Flushed), start)
 }
 
 // ReadMap decodes it.
@@ -43,7 +45,7 @@ func ReadMap(src []byte) (m Map, err error) {
 		return m, Malformed
 	}
 	le := binary.LittleEndian
-	return Map{epoch, le.Uint64(b), le.Uint64(b[8:]), Secret{le.Uint64(b[16:]), le.Uint64(b[24:])}, Where{le.Uint64(b[32:]), le.Uint32(b[40:])}, le.Uint16(b[44:]), le.Uint32(b[46:])}, nil
+	return Map{epoch, le.Uint64(b), le.Uint64(b[8:]), Secret{le.Uint64(b[16:]), le.Uint64(b[24:])}, Where{le.Uint64(b[32:]), le.Uint32(b[40:])}, le.Uint16(b[44:]), le.Uint32(b[46:]), le.Uint64(b[50:])}, nil
 }
 
 // MaxEntries of a chunk, and deltas of a message.

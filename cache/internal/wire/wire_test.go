@@ -76,11 +76,11 @@ func TestExpired(t *testing.T) {
 }
 
 func TestEntry(t *testing.T) {
-	e := Entry{Fingerprint: 1, Version: 2, Place: PlaceOf(65535, MaxRegion-SlotUnit, 1000), Epoch: 4, Item: 5}
+	e := Entry{Fingerprint: 1, Version: 2, Place: PlaceOf(1<<15-1, MaxRegion-SlotUnit, 1000), Epoch: 4, Item: 5}
 	var b [EntrySize]byte
 	e.Put(b[:])
 	require.Equal(t, e, GetEntry(b[:]))
-	require.Equal(t, uint16(65535), e.Place.Region())
+	require.Equal(t, uint16(1<<15-1), e.Place.Region())
 	require.Equal(t, MaxRegion-SlotUnit, e.Place.Offset())
 	require.Equal(t, 1008, e.Place.Length(), "rounded up")
 	require.Equal(t, MaxRecord, PlaceOf(3, 0, MaxRecord).Length())
@@ -153,7 +153,7 @@ func messages() map[string][]byte {
 		"request": AppendRequest(nil, &Request{ID: 1, Op: OpSet, Want: WantTouch, Flags: 3, Expiry: -4, Vivify: 5, Recache: 6, CAS: 7, Delta: 8, Initial: 9, Key: []byte("k"), Value: []byte("v"), Epoch: 10}),
 		"flush":   AppendRequest(nil, &Request{ID: 1, Op: OpFlush}),
 		"reply":   AppendReply(nil, &Reply{ID: 1, Status: OK, Bits: ReplyWon, Flags: 3, CAS: 4, Expiry: 5, Clock: 6, Idle: 7, Number: 8, Seq: 9, Entry: e, Value: []byte("v"), Epoch: 10}),
-		"map":     AppendMap(nil, &Map{1, 2, 3, Secret{4, 5}, Where{6, 7}, 8, 9}),
+		"map":     AppendMap(nil, &Map{1, 2, 3, Secret{4, 5}, Where{6, 7}, 8, 9, 10}),
 		"chunk":   AppendChunk(nil, &Chunk{1, 2, 3, true, []Entry{e, e}}),
 		"deltas":  AppendDeltas(nil, &Deltas{1, 2, 3, []Delta{{ChangePut, 4, put}, {ChangeFlush, 5, Entry{Epoch: 1}}}}),
 		"horizon": AppendHorizon(nil, &Horizon{1, 3, 2}),
