@@ -30,6 +30,8 @@ type handles struct {
 	doubt chan struct{}  // has a token when the GID is to be looked up
 	moved bool           // the device said that something changed
 
+	failed map[verbs.GID]error // why there was no way to these lately
+
 	// The last one that get found: packets of a stream all take it, and the map's hash is a
 	// good part of what such a packet costs.
 	latest way
@@ -57,7 +59,7 @@ type handle struct {
 }
 
 func newHandles(ep *Endpoint) handles {
-	return handles{ep: ep, of: make(map[way]*handle), hosts: make(map[verbs.GID]int), asked: make(chan way, mostMaking), doubt: make(chan struct{}, 1)}
+	return handles{ep: ep, of: make(map[way]*handle), failed: make(map[verbs.GID]error), hosts: make(map[verbs.GID]int), asked: make(chan way, mostMaking), doubt: make(chan struct{}, 1)}
 }
 
 // share returns how many ways to each host there are at most: as many as have handles for all
@@ -67,7 +69,8 @@ func (h *handles) share() int { return max(1, mostHandles/max(1, len(h.hosts))) 
 const (
 	mostHandles = 1 << 14
 	mostMaking  = 32 // at once
-	forSomeone  = 4  // of them, when the packet is for a stranger: anybody may name an address at which nobody is
+	mostFailed  = 1024
+	forSomeone  = 4 // of them, when the packet is for a stranger: anybody may name an address at which nobody is
 
 	helpAfter = 50 * time.Millisecond // that none was made, those that wait have goroutines of their own
 )
@@ -168,6 +171,7 @@ func (h *handles) make(to way) {
 	h.making--
 	h.helped = ep.now()
 	a := h.of[to]
+	h.note(to.to, err)
 	switch {
 	case a == nil: // it was dropped while it was renewed
 		h.dropped = append(h.dropped, &handle{ah: ah})
@@ -192,7 +196,7 @@ func (h *handles) make(to way) {
 		if a != nil && a.stranger {
 			level = slog.LevelDebug
 		}
-		ep.logs.log(level, "srd: no way to peer", "gid", to.to, "err", err)
+		ep.logs.log(level, "srd: no way to peer", "gid", to.to.Addr(), "err", err)
 	default:
 		ep.driver.resume()
 		ep.pump()
@@ -203,6 +207,18 @@ func (h *handles) make(to way) {
 			ep.logs.log(slog.LevelWarn, "srd: address handle", "err", err)
 		}
 	}
+}
+
+// note keeps why there is no way to a port, and forgets it when there is one.
+func (h *handles) note(to verbs.GID, err error) {
+	if err == nil {
+		delete(h.failed, to)
+		return
+	}
+	if len(h.failed) >= mostFailed {
+		clear(h.failed)
+	}
+	h.failed[to] = err
 }
 
 // create creates an address handle from where the endpoint's GID is, and again if that
