@@ -24,7 +24,8 @@ const addrVersion = 1
 // Network returns "srd".
 func (a Addr) Network() string { return "srd" }
 
-func (a Addr) String() string { return fmt.Sprintf("%v/%#x", a.GID, a.QPN) }
+// String returns the GID, as an IPv4 address if it stands for one, and the queue pair number.
+func (a Addr) String() string { return fmt.Sprintf("%v/%#x", a.GID.Addr(), a.QPN) }
 
 // AppendBinary appends the encoded address to b: a version, 0, GID, queue pair number
 // and queue key, big endian.

@@ -106,6 +106,24 @@ func TestNoAddress(t *testing.T) {
 	require.Eventually(t, func() bool { return a.Parked() == 0 }, testTimeout, time.Millisecond, "packets to nobody wait for ever")
 }
 
+// An address that is none is refused at once, and the error for a peer to which there is no way
+// says why.
+func TestSendSaysWhy(t *testing.T) {
+	a, b := pair(t, srd.Config{PeerTimeout: 2 * time.Second})
+	q, err := a.NewQueue(srd.QueueConfig{})
+	require.NoError(t, err)
+	for _, to := range []srd.Addr{{}, {GID: b.Addr().GID}, {QPN: b.Addr().QPN}} {
+		require.ErrorIs(t, a.Send(ctxOf(t), to, nil), verbs.ErrAttributes, to)
+		_, err := q.Post(srd.Request{To: to})
+		require.ErrorIs(t, err, verbs.ErrAttributes, to)
+	}
+	err = a.Send(ctxOf(t), srd.Addr{GID: verbs.GID{0: 0x20, 15: 1}, QPN: 1}, nil)
+	require.ErrorIs(t, err, srd.ErrUnresponsive)
+	if simulated == nil { // others take any address
+		require.ErrorContains(t, err, "there is no way to it: verbs: create ah")
+	}
+}
+
 // Strangers who do not answer the question where they are, which takes the kernel long, keep
 // nobody from reaching a new peer.
 func TestStrangersFromNowhere(t *testing.T) {

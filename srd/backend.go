@@ -104,7 +104,7 @@ func (ep *Endpoint) secrets() (seed [32]byte, key *wire.Key, err error) {
 func (ep *Endpoint) toldOfKeys(from engine.Source) {
 	if n := ep.e.Count().WrongKey; n != ep.badKeys {
 		ep.badKeys = n
-		ep.logs.log(slog.LevelWarn, "srd: a greeting has another Key, or none: it is not answered", "gid", verbs.GID(from.GID), "qpn", from.QPN)
+		ep.logs.log(slog.LevelWarn, "srd: a greeting has another Key, or none: it is not answered", "gid", verbs.GID(from.GID).Addr(), "qpn", from.QPN)
 	}
 }
 

@@ -24,12 +24,18 @@ type addressHandles struct {
 	gid   verbs.GIDEntry // where the endpoint's GID was last
 	gone  bool           // it is nowhere now
 	doubt chan struct{}  // has a token when the GID is to be looked up
+
+	failed map[verbs.GID]error // why there was no way to these lately
 }
 
-const mostParked = 64
+const (
+	mostParked = 64
+	mostFailed = 1024
+)
 
 func (h *addressHandles) init(ep *Endpoint) {
 	h.ep, h.asked, h.doubt = ep, make(chan way, handles.MaxMaking), make(chan struct{}, 1)
+	h.failed = make(map[verbs.GID]error)
 	h.Now, h.Parked, h.Help = ep.now, mostParked, h.help
 	h.Ask = func(to way) { h.asked <- to } // has room
 }
@@ -66,6 +72,7 @@ func (h *addressHandles) make(to way) {
 	ah, err := h.create(to)
 	stranger := h.Made(to, ah, err == nil)
 	unused := h.Unused()
+	h.note(to.To, err)
 	switch {
 	case ep.closed.Load(): // no others are made
 	case err != nil:
@@ -76,7 +83,7 @@ func (h *addressHandles) make(to way) {
 		if stranger {
 			level = slog.LevelDebug
 		}
-		ep.logs.log(level, "srd: no way to peer", "gid", verbs.GID(to.To), "err", err)
+		ep.logs.log(level, "srd: no way to peer", "gid", verbs.GID(to.To).Addr(), "err", err)
 	default:
 		ep.driver.resume()
 		ep.pump()
@@ -87,6 +94,18 @@ func (h *addressHandles) make(to way) {
 			ep.logs.log(slog.LevelWarn, "srd: address handle", "err", err)
 		}
 	}
+}
+
+// note keeps why there is no way to a port, and forgets it when there is one.
+func (h *addressHandles) note(to verbs.GID, err error) {
+	if err == nil {
+		delete(h.failed, to)
+		return
+	}
+	if len(h.failed) >= mostFailed {
+		clear(h.failed)
+	}
+	h.failed[to] = err
 }
 
 // create creates an address handle from where the endpoint's GID is, and again if that

@@ -43,7 +43,9 @@ func TestTooLargeMessage(t *testing.T) {
 	ctx, cancel := context.WithTimeout(ctxOf(t), testTimeout/2)
 	defer cancel()
 	for range 2 {
-		require.ErrorIs(t, a.Send(ctx, b.Addr(), make([]byte, 10_001)), srd.ErrTooLarge)
+		err := a.Send(ctx, b.Addr(), make([]byte, 10_001))
+		require.ErrorIs(t, err, srd.ErrTooLarge)
+		require.ErrorContains(t, err, "10001 bytes")
 	}
 	require.NoError(t, a.Send(ctx, b.Addr(), make([]byte, 10_000)))
 	q, err := a.NewQueue(srd.QueueConfig{})

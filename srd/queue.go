@@ -156,10 +156,10 @@ func closedIf(closed bool) error {
 
 // post hands a message to the engine.
 func (ep *Endpoint) post(q *SendQueue, id uint64, to Addr, s Service, data [][]byte, waited, each bool) (*request, error) {
-	n := 0
-	for _, b := range data {
-		n += len(b)
+	if to.GID == (verbs.GID{}) || to.QPN == 0 {
+		return nil, fmt.Errorf("%w: the address of no endpoint", verbs.ErrAttributes)
 	}
+	n := size(data)
 	i := ep.unused
 	if i == none {
 		i = uint32(len(ep.requests))
@@ -178,7 +178,7 @@ func (ep *Endpoint) post(q *SendQueue, id uint64, to Addr, s Service, data [][]b
 		ep.free(i)
 		switch {
 		case errors.Is(err, engine.ErrTooLarge):
-			err = ErrTooLarge
+			err = fmt.Errorf("%w (it has %d bytes)", ErrTooLarge, n)
 		case errors.Is(err, engine.ErrPeers):
 			err = ErrPeers
 		default:
@@ -190,6 +190,13 @@ func (ep *Endpoint) post(q *SendQueue, id uint64, to Addr, s Service, data [][]b
 	return r, nil
 }
 
+func size(data [][]byte) (n int) {
+	for _, b := range data {
+		n += len(b)
+	}
+	return n
+}
+
 func (ep *Endpoint) free(i uint32) {
 	r := ep.requests[i]
 	clear(r.data)
@@ -198,8 +205,9 @@ func (ep *Endpoint) free(i uint32) {
 }
 
 // Send sends the gathered bytes as one message, reliably and out of order, and waits for
-// its status. If ctx ends first, the message is given up, unless it was delivered. In any
-// case data belongs to the program when Send returns.
+// its status. If ctx ends first, the message is given up, unless it was delivered, and the
+// error is that of ctx, never [ErrCancelled]. In any case data belongs to the program when Send
+// returns.
 func (ep *Endpoint) Send(ctx context.Context, to Addr, data ...[]byte) error {
 	return ep.send(ctx, to, Reliable, data)
 }
@@ -237,12 +245,26 @@ func (ep *Endpoint) send(ctx context.Context, to Addr, s Service, data [][]byte)
 		}
 		r.waiter.Reset()
 	}
-	if err = r.status.Err(); r.status == Unresponsive && r.stranger {
-		err = errNoAnswer
-	}
+	err = ep.why(r, to.GID, size(data))
 	ep.free(uint32(r.id))
 	if err != nil {
 		err = fmt.Errorf("srd: send to %v: %w", to, err)
+	}
+	return err
+}
+
+// why returns the error of a message of n bytes that has a status, with what is known of its
+// cause. It is called with the lock held.
+func (ep *Endpoint) why(r *request, to verbs.GID, n int) error {
+	err := r.status.Err()
+	cause := ep.handles.failed[to]
+	switch {
+	case r.status == TooLarge:
+		return fmt.Errorf("%w (it has %d bytes)", err, n)
+	case r.status == Unresponsive && cause != nil:
+		return fmt.Errorf("%w; there is no way to it: %w", err, cause)
+	case r.status == Unresponsive && r.stranger:
+		return errNoAnswer
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -148,6 +149,9 @@ func newDevice(name string, ctx cgo.Context, cfg DeviceConfig, owner DeviceOwner
 }
 
 func openError(name string, err error) error {
+	if isErrno(err, syscall.ENOENT) { // libibverbs looks elsewhere for a file that it cannot open
+		err = fileError(os.DirFS("/sys/class/infiniband_verbs"), "/dev/infiniband", name, err)
+	}
 	switch {
 	case isErrno(err, syscall.ENODEV), isErrno(err, syscall.ENOSYS):
 		detail := noDevices()
@@ -166,6 +170,21 @@ func openError(name string, err error) error {
 		}
 	}
 	return opError("open", name, err)
+}
+
+// fileError returns why the file of a device cannot be opened, or err if it can be.
+func fileError(class fs.FS, dir, name string, err error) error {
+	list, _ := fs.Glob(class, "uverbs*")
+	for _, file := range list {
+		if dev, _ := fs.ReadFile(class, file+"/ibdev"); strings.TrimSpace(string(dev)) == name {
+			f, fileErr := os.OpenFile(path.Join(dir, file), os.O_RDWR, 0)
+			if fileErr != nil {
+				return fileErr
+			}
+			f.Close()
+		}
+	}
+	return err
 }
 
 // Close closes the device. It is refused with [ErrInUse] while anything made

@@ -16,7 +16,7 @@ type deviceRow struct {
 	NodeGUID string `json:"node_guid"`
 	Ports    int    `json:"ports"`
 	File     string `json:"file"`
-	Usable   bool   `json:"usable"` // libibverbs lists it
+	Usable   bool   `json:"usable"` // libibverbs lists it, and its file can be opened
 }
 
 type deviceList []deviceRow
@@ -35,7 +35,7 @@ func devices(_ context.Context, args []string) (answer, error) {
 		row := deviceRow{Name: d.Name, Driver: d.driver, Protocol: d.Protocol, Firmware: d.Firmware,
 			NodeGUID: guid(d.NodeGUID), Ports: d.Ports, File: d.file}
 		for _, k := range known {
-			row.Usable = row.Usable || k.Name == d.Name
+			row.Usable = row.Usable || k.Name == d.Name && stateOf(d.file, d.number) == fileOK
 		}
 		out = append(out, row)
 	}

@@ -28,11 +28,11 @@
 // A program that sets srd.Config.Monitor to the path of a unix socket answers there:
 //
 //	$ rdmactl srd /run/ask.sock
-//	endpoint ::ffff:10.77.0.1/0x11 of process 412: 2103 packets sent, 31 of them again, 1790 received; 0 messages delivered, 0 refused; 34 timers ended, 1 paths retired, 0 revived
+//	endpoint 10.77.0.1/0x11 of process 412: 2103 packets sent, 31 of them again, 1790 received; 0 messages delivered, 0 refused; 34 timers ended, 1 paths retired, 0 revived
 //
-//	PEER                   PATH  STATE    ROUND TRIP  LEAST  LOSS   SENT  UNDER WAY
-//	::ffff:10.77.0.2/0x11  0     used     312µs       205µs  0.0%   1021  0
-//	::ffff:10.77.0.2/0x11  1     retired  298µs       211µs  27.4%  114   0
+//	PEER            PATH  STATE    ROUND TRIP  LEAST  LOSS   SENT  UNDER WAY
+//	10.77.0.2/0x11  0     used     312µs       205µs  0.0%   1021  0
+//	10.77.0.2/0x11  1     retired  298µs       211µs  27.4%  114   0
 //
 // A suspect path has not answered lately and is probed; messages take other paths.
 //
@@ -143,7 +143,8 @@
 // through package verbs, and compares what arrives with what was sent. Refused means that
 // the device or its provider lacks the feature and says so. WRONG means that the feature
 // failed, that its data were wrong, or that the device reports the feature and then
-// refuses it; the exit status is then 1. TIME includes creating and closing all objects.
+// refuses it; the exit status is then 1. Not tried means that something else is missing that
+// the feature needs, such as an address, or room below a resource limit. TIME includes creating and closing all objects.
 //
 // DEVICE may end with a port, as in mlx5_0:1. Without a port, the first active one is
 // taken; without DEVICE, $RDMA_DEVICE if that is set. Both queue pairs are on that port,

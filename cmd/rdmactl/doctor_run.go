@@ -1,15 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/netpath"
 )
 
 // selfTest tries one feature of a device.
@@ -67,7 +70,11 @@ func doctorRun(ctx context.Context, args []string, addresses bool) (answer, erro
 	if r.About, err = aboutPort(here, addresses); err != nil {
 		return nil, err
 	}
-	if err := testable(r.About); err != nil {
+	netdevs, err := netpath.Netdevs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := testable(r.About, netdevs); err != nil {
 		return nil, err
 	}
 	if there != here {
@@ -88,14 +95,14 @@ func doctorRun(ctx context.Context, args []string, addresses bool) (answer, erro
 // selfTestDevice tries each feature on the port p, and answers what became of
 // them. p may be the same port as peer.
 func selfTestDevice(ctx context.Context, p, peer place, f verbs.Features) (out []runResult) {
-	begin := time.Now()
+	begin, low := time.Now(), limits().low()
 	for _, c := range selfTests {
 		r := runResult{Feature: c.feature, Result: untried, Note: "no time was left for it"}
 		if ctx.Err() == nil && time.Since(begin) < runLimit {
 			start := time.Now()
 			note, err := tryFeature(ctx, c, p, peer, f)
 			r.Time = time.Since(start)
-			if r.Result, r.Note = verdict(c, f, err); err == nil {
+			if r.Result, r.Note = verdict(c, f, err, low); err == nil {
 				r.Note = note
 			}
 		}
@@ -118,8 +125,9 @@ func tryFeature(ctx context.Context, c selfTest, p, peer place, f verbs.Features
 	return note, err
 }
 
-// verdict judges how the trial of a feature ended.
-func verdict(c selfTest, f verbs.Features, err error) (result, note string) {
+// verdict judges how the trial of a feature ended. low says which resource limits are too
+// low for a self-test; a peer that meets one may tell no more than that it refuses.
+func verdict(c selfTest, f verbs.Features, err error, low string) (result, note string) {
 	if err == nil {
 		return works, ""
 	}
@@ -129,14 +137,15 @@ func verdict(c selfTest, f verbs.Features, err error) (result, note string) {
 	case errors.Is(err, errClosing), errors.Is(err, errData):
 	case errors.As(err, &not), errors.Is(err, verbs.ErrMemlock):
 		return untried, note
-	case c.told != nil && !c.told(f): // whatever the library makes of it
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return untried, note + ": " + cmp.Or(low, moreFiles)
+	case c.told != nil && !c.told(f), c.told == nil && errors.Is(err, verbs.ErrUnsupported): // whatever the library makes of it
 		return refused, note
+	case low != "":
+		return untried, note + ": " + low
 	case errors.Is(err, context.DeadlineExceeded):
 		note = "no completion in time: " + note
 	case errors.Is(err, verbs.ErrUnsupported):
-		if c.told == nil {
-			return refused, note
-		}
 		note = "the device tells that it has it, and refuses: " + note
 	}
 	return wrong, note

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/netpath"
 )
 
 // place is a port of a device, and the local address of the queue pairs there.
@@ -125,8 +126,12 @@ func aboutPort(p place, addresses bool) (a about, err error) {
 	return a, err
 }
 
-// testable refuses devices whose queue pairs package verbs cannot connect.
-func testable(a about) error {
+// testable refuses devices whose queue pairs package verbs cannot connect, or that carry no
+// data from here.
+func testable(a about, netdevs []netpath.Netdev) error {
+	if _, here := netdevOf(netdevs, a.Device, a.Port); a.Driver == "rxe" && !here {
+		return fmt.Errorf("%w: %s: %s: %s", verbs.ErrUnsupported, a.Device, noSoftRoCE, noSoftRoCERemedy)
+	}
 	if a.Protocol == "iw" {
 		return fmt.Errorf("%w: %s speaks iWARP; a self-test needs RoCE or InfiniBand (irdma: devlink dev param, enable_roce)", verbs.ErrUnsupported, a.Device)
 	}

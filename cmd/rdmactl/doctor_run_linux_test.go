@@ -76,7 +76,7 @@ func TestSelfTestFindsWrong(t *testing.T) {
 	require.NoError(t, err)
 	i := indexOfTest(t, "READ, WRITE, WRITE with immediate")
 	_, err = tryFeature(context.Background(), selfTests[i], here, there, a.Features)
-	result, note := verdict(selfTests[i], a.Features, err)
+	result, note := verdict(selfTests[i], a.Features, err, "")
 	require.Equal(t, wrong, result, note)
 	require.ErrorIs(t, err, verbs.WCRetryExceeded)
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/netpath"
 )
 
 var objectTests = []selfTest{
@@ -47,9 +48,13 @@ func tryGIDs(b *bench) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	netdevs, err := netpath.Interfaces(b.ctx)
+	if err != nil {
+		return "", err
+	}
 	mine := 0
 	for _, g := range gids {
-		if g.Port != b.here.port {
+		if _, here := ownerOf(g, netdevs); !here || g.Port != b.here.port {
 			continue
 		}
 		mine++

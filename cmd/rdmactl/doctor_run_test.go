@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/netpath"
+	"github.com/goverbs/goverbs/verbs/rdmacm"
 )
 
 // featureTable is the first column of the table of features, with what it says
@@ -66,6 +68,8 @@ func TestVerdicts(t *testing.T) {
 		result  string
 		note    string
 	}{
+		"no files":                         {fmt.Errorf("open: %w", &os.PathError{Op: "open", Path: "x", Err: syscall.EMFILE}), true, untried, "ulimit nofile=65536"},
+		"no files on this host":            {fmt.Errorf("open: %w", syscall.ENFILE), false, untried, "LimitNOFILE"},
 		"no error":                         {nil, false, works, ""},
 		"refused":                          {refusal, false, refused, "not supported"},
 		"refused what the device tells of": {refusal, true, wrong, "the device tells that it has it, and refuses"},
@@ -77,11 +81,33 @@ func TestVerdicts(t *testing.T) {
 		"memlock":                          {&verbs.OpError{Op: "register memory", Err: verbs.ErrMemlock}, false, untried, "locked-memory"},
 		"closing failed too":               {errors.Join(refusal, errClosing), false, wrong, "closing"},
 	} {
-		got, note := verdict(selfTest{told: told}, verbs.Features{OnDemand: c.offered}, c.err)
+		got, note := verdict(selfTest{told: told}, verbs.Features{OnDemand: c.offered}, c.err, "")
 		require.Equal(t, c.result, got, name)
 		require.Contains(t, note, c.note, name)
 		require.NotContains(t, note, "\n", name)
 	}
+}
+
+// What fails while a limit is too low for the self-test, at a peer that tells no more than
+// that it refuses for instance, says nothing of the device.
+func TestLowLimitsAreNotWrong(t *testing.T) {
+	low := facts{Memlock: limit{64 << 10, 64 << 10}, Files: limit{16, 16}}.low()
+	require.Contains(t, low, "only 64 KiB of memory may be locked")
+	require.Contains(t, low, "--ulimit memlock=-1")
+	require.Contains(t, low, "only 16 files may be open")
+	require.Contains(t, low, "--ulimit nofile=65536")
+	require.Empty(t, facts{Memlock: limit{8 << 20, 8 << 20}, Files: limit{256, 256}}.low())
+	require.Empty(t, facts{LocksAll: true, Files: limit{256, 256}}.low())
+
+	for _, err := range []error{&rdmacm.RejectedError{}, verbs.ErrNoDevice, context.DeadlineExceeded} {
+		got, note := verdict(selfTest{}, verbs.Features{}, err, low)
+		require.Equal(t, untried, got, err)
+		require.Contains(t, note, err.Error()+": "+low)
+	}
+	got, _ := verdict(selfTest{}, verbs.Features{}, verbs.ErrUnsupported, low)
+	require.Equal(t, refused, got)
+	got, _ = verdict(selfTest{}, verbs.Features{}, errData, low)
+	require.Equal(t, wrong, got)
 }
 
 func sampleRun() runReport {
@@ -158,6 +184,21 @@ func TestGIDKinds(t *testing.T) {
 	require.Equal(t, "InfiniBand", gidKind(verbs.GIDEntry{Type: verbs.GIDInfiniBand}))
 }
 
+// Numbers of netdevs repeat in other network namespaces: what counts is the address, too.
+func TestEntriesOfOtherNamespaces(t *testing.T) {
+	addr := netip.MustParseAddr("10.0.0.1")
+	netdevs := []netpath.Netdev{{Name: "ifb0", Index: 2}, {Name: "eth0", Index: 3, Addrs: []netip.Addr{addr}}}
+	for _, c := range []struct {
+		index int
+		name  string
+		here  bool
+	}{{2, "", false}, {3, "eth0", true}, {4, "", false}, {0, "", true}} {
+		n, here := ownerOf(verbs.GIDEntry{GID: verbs.GIDOf(addr), IfIndex: c.index}, netdevs)
+		require.Equal(t, c.name, n.Name, c.index)
+		require.Equal(t, c.here, here, c.index)
+	}
+}
+
 func TestRDMACoreVersion(t *testing.T) {
 	maps := `7f00-7f01 r--p 00000000 08:01 123 /usr/lib/x86_64-linux-gnu/librdmacm.so.1.3.44.0
 7f01-7f02 r-xp 00001000 08:01 124                        /usr/lib/x86_64-linux-gnu/libibverbs.so.1.14.44.0
@@ -196,12 +237,22 @@ func TestSelfTestTakesTheDeviceOfTheEnvironment(t *testing.T) {
 	require.NotContains(t, stderr, "nosuch7")
 }
 
+// All rows would be wrong for that one reason.
+func TestSelfTestRefusesSoftRoCEOfAnotherNamespace(t *testing.T) {
+	a, here := about{Device: "rxe0", Port: 1, Driver: "rxe"}, netpath.Netdev{Name: "h0", Lower: "h0", Device: "rxe0", Port: 1}
+	require.NoError(t, testable(a, []netpath.Netdev{here}))
+	here.Device = ""
+	require.ErrorContains(t, testable(a, []netpath.Netdev{here}), "rxe0: its netdev is in another network namespace")
+	a.Driver = "mlx5"
+	require.NoError(t, testable(a, nil))
+}
+
 // A queue pair of iWARP cannot be connected but by the kernel's connection
 // manager: all rows would be wrong for that one reason.
 func TestSelfTestRefusesIWARP(t *testing.T) {
-	require.ErrorIs(t, testable(about{Device: "irdma0", Protocol: "iw"}), verbs.ErrUnsupported)
-	require.ErrorContains(t, testable(about{Device: "irdma0", Protocol: "iw"}), "irdma0 speaks iWARP")
+	require.ErrorIs(t, testable(about{Device: "irdma0", Protocol: "iw"}, nil), verbs.ErrUnsupported)
+	require.ErrorContains(t, testable(about{Device: "irdma0", Protocol: "iw"}, nil), "irdma0 speaks iWARP")
 	for _, p := range []string{"roce", "ib", ""} {
-		require.NoError(t, testable(about{Protocol: p}), p)
+		require.NoError(t, testable(about{Protocol: p}, nil), p)
 	}
 }

@@ -135,7 +135,7 @@ func fileFinding(level, object, file string, s fileState) []finding {
 	case fileMissing:
 		return []finding{{level, "", object, file + " is missing", "in a container pass it in (docker run --device " + file + "); otherwise udev makes it: systemctl restart systemd-udevd"}}
 	case fileDenied:
-		return []finding{{level, "", object, "no access to " + file, "chmod 666 " + file + " (udev's rule is 90-rdma-umad or 50-udev-default); in a container allow the device (docker run --device " + file + ")"}}
+		return []finding{{level, "", object, "no access to " + file, "chmod 666 " + file + " (which is the kernel's own mode: look for what changes it in /etc/udev/rules.d); in a container allow the device (docker run --device " + file + ")"}}
 	case fileStale:
 		return []finding{{level, "", object, file + " has the number of another device", "the driver was loaded anew since the file was made: start the container again, or remove the file and restart udev"}}
 	case fileBroken:

@@ -1,11 +1,35 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 const (
 	littleMemlock = 64 << 20 // bytes; the usual default is 8 MiB or less
 	fewFiles      = 1024
+
+	testMemlock = 4 << 20 // bytes that a self-test needs
+	testFiles   = 64
 )
+
+const moreFiles = "\"* - nofile 65536\" in /etc/security/limits.d/rdma.conf and log in anew; LimitNOFILE=65536 of a systemd unit; docker run --ulimit nofile=65536"
+
+// low returns which limits are too low for a self-test, with remedies, or nothing.
+func (f facts) low() string {
+	var found []finding
+	if f.Memlock.Soft < testMemlock {
+		found = checkMemlock(f)
+	}
+	if f.Files.Soft < testFiles {
+		found = append(found, checkOpenFiles(f)...)
+	}
+	var out []string
+	for _, x := range found {
+		out = append(out, x.Text+": "+x.Remedy)
+	}
+	return strings.Join(out, "; ")
+}
 
 func checkMemlock(f facts) []finding {
 	if f.LocksAll || f.Memlock.Soft >= littleMemlock {
@@ -24,7 +48,7 @@ func checkOpenFiles(f facts) []finding {
 	}
 	return []finding{{problem, "", "limits",
 		fmt.Sprintf("only %d files may be open (ulimit -n); each device and each completion channel is one", f.Files.Soft),
-		"\"* - nofile 65536\" in /etc/security/limits.d/rdma.conf and log in anew; LimitNOFILE=65536 of a systemd unit; docker run --ulimit nofile=65536"}}
+		moreFiles}}
 }
 
 func checkHugePages(f facts) []finding {

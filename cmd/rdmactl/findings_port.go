@@ -17,9 +17,19 @@ func (f facts) eachPort(do func(d deviceFacts, p portFacts, object string)) {
 	}
 }
 
+const (
+	noSoftRoCE       = "its netdev is in another network namespace, and Soft-RoCE carries no data here: it receives by no macvlan or ipvlan, and before Linux 7.1 in no namespace but the host's"
+	noSoftRoCERemedy = "run in the namespace of its netdev (a container: docker run --network host)"
+)
+
 func checkNamespace(f facts) (out []finding) {
 	f.eachPort(func(d deviceFacts, p portFacts, object string) {
 		if !d.roce() || p.Netdev != "" || d.Simulated {
+			return
+		}
+		if d.Driver == "rxe" && f.Shared {
+			out = append(out, finding{problem, "", object,
+				noSoftRoCE, noSoftRoCERemedy})
 			return
 		}
 		if len(p.Others) > 0 && f.Shared {

@@ -81,6 +81,11 @@ func TestDoctorFindings(t *testing.T) {
 			*port(f) = portFacts{Num: 1, State: verbs.PortActive, ActiveMTU: 4096, MaxMTU: 4096, Known: true, GIDs: port(f).GIDs, Others: []netdevFacts{{"net1", 9000}}}
 		},
 			advice, "namespace", "mlx5_0 port 1", "reached by the addresses of net1", "leave the netdev where it is"},
+		"macvlan on Soft-RoCE": {func(f *facts) {
+			f.Devices[0].Driver = "rxe"
+			*port(f) = portFacts{Num: 1, State: verbs.PortActive, ActiveMTU: 4096, MaxMTU: 4096, Known: true, GIDs: port(f).GIDs, Others: []netdevFacts{{"net1", 9000}}}
+		},
+			problem, "namespace", "mlx5_0 port 1", "Soft-RoCE carries no data here", "run in the namespace of its netdev"},
 		"IP over InfiniBand of no port": {func(f *facts) { f.IPoIB = []string{"ib0"} },
 			problem, "ipoib", "ib0", "no port here has the GID", "rdmactl gids"},
 		"huge pages that a cgroup may not use": {func(f *facts) { f.HugeLimit = "/sys/fs/cgroup/hugetlb.2MB.max" },
@@ -99,7 +104,7 @@ func TestDoctorFindings(t *testing.T) {
 		"file missing": {func(f *facts) { f.Devices[0].FileState, f.Devices[0].Listed = fileMissing, false },
 			problem, "files", "mlx5_0", "/dev/infiniband/uverbs0 is missing", "docker run --device /dev/infiniband/uverbs0"},
 		"file denied": {func(f *facts) { f.Devices[0].FileState, f.Devices[0].OpenError = fileDenied, "permission denied" },
-			problem, "files", "mlx5_0", "no access to /dev/infiniband/uverbs0", "chmod 666"},
+			problem, "files", "mlx5_0", "no access to /dev/infiniband/uverbs0", "the kernel's own mode"},
 		"file stale": {func(f *facts) { f.Devices[0].FileState, f.Devices[0].Listed = fileStale, false },
 			problem, "files", "mlx5_0", "the number of another device", "start the container again"},
 		"file broken": {func(f *facts) { f.Devices[0].FileState = fileBroken },

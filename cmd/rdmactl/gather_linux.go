@@ -19,20 +19,10 @@ import (
 const capIPCLock = 14
 
 func gather(ctx context.Context) (facts, error) {
-	f := facts{
-		UVerbs:  exists(rdmamap.RdmaUverbsDir),
-		UCM:     exists("/sys/class/misc/rdma_cm"),
-		UCMFile: stateOf(rdmamap.RdmaUcmDevice, 0),
-		Shared:  true,
-		Memlock: readLimit(unix.RLIMIT_MEMLOCK),
-		Files:   readLimit(unix.RLIMIT_NOFILE),
-		Cards:   cards(),
-
-		HugeLimit: hugeLimit("/"),
-	}
-	status, _ := os.ReadFile("/proc/self/status")
-	uidMap, _ := os.ReadFile("/proc/self/uid_map")
-	f.LocksAll = hasCapability(string(status), capIPCLock) && firstUserNamespace(string(uidMap))
+	f := limits()
+	f.UVerbs, f.UCM, f.Shared = exists(rdmamap.RdmaUverbsDir), exists("/sys/class/misc/rdma_cm"), true
+	f.UCMFile = stateOf(rdmamap.RdmaUcmDevice, 0)
+	f.Cards, f.HugeLimit = cards(), hugeLimit("/")
 
 	listed, err := verbs.Devices()
 	if err != nil {
@@ -186,6 +176,14 @@ func readLimit(resource int) limit {
 		return limit{unlimited, unlimited}
 	}
 	return limit{r.Cur, r.Max}
+}
+
+// limits are the facts about resource limits.
+func limits() facts {
+	status, _ := os.ReadFile("/proc/self/status")
+	uidMap, _ := os.ReadFile("/proc/self/uid_map")
+	return facts{Memlock: readLimit(unix.RLIMIT_MEMLOCK), Files: readLimit(unix.RLIMIT_NOFILE),
+		LocksAll: hasCapability(string(status), capIPCLock) && firstUserNamespace(string(uidMap))}
 }
 
 func exists(path string) bool {

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/netpath"
 )
 
 type gidRow struct {
@@ -28,16 +29,24 @@ func gids(ctx context.Context, args []string) (answer, error) {
 		list, err := d.GIDs()
 		for _, g := range list {
 			row := gidRow{Device: d.Name(), Port: int(g.Port), Index: int(g.Index), Type: g.Type.String(), GID: g.GID.String()}
-			for _, n := range netdevs {
-				if n.Index == g.IfIndex {
-					row.Netdev = n.Name
-				}
-			}
+			n, _ := ownerOf(g, netdevs)
+			row.Netdev = n.Name
 			out = append(out, row)
 		}
 		return err
 	})
 	return some(out, err)
+}
+
+// ownerOf returns the netdev of an entry of a GID table, without a name if it has none. It
+// reports false if the netdev is of another network namespace, whose numbers repeat here.
+func ownerOf(g verbs.GIDEntry, netdevs []netpath.Netdev) (netpath.Netdev, bool) {
+	for _, n := range netdevs {
+		if n.Index == g.IfIndex && n.HasGID(g.GID.Addr()) {
+			return n, true
+		}
+	}
+	return netpath.Netdev{}, g.IfIndex == 0
 }
 
 func (l gidList) text(w io.Writer) error {
