@@ -103,7 +103,11 @@ func (r *asyncReader) dispatch(d *Device, raw *cgo.AsyncEvent) {
 		if ev.QP != nil {
 			text := ev.Type.String()
 			ev.QP.fault.Store(&text)
-			ev.QP.die(opError("use", ev.QP.named(), errors.New(text)))
+			var detail []any
+			if ev.Type == EventQPRequest {
+				detail = append(detail, likely[WCLocalQPOperation])
+			}
+			ev.QP.die(opError("use", ev.QP.named(), errors.New(text), detail...))
 			d.log.Warn("queue pair event", "device", d.name, "qp", ev.QP.num, "event", text)
 		}
 	case EventDeviceFatal:

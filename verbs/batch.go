@@ -182,11 +182,11 @@ func (b *Batch) refuse(to Remote, sges []SGE) *cgo.SendWR {
 	case len(sges) > b.maxSGE:
 		b.fail(ErrAttributes, len(sges), " scatter/gather entries; MaxSendSGE is ", b.maxSGE)
 	case to == badRemote:
-		b.fail(ErrRange, "remote memory")
+		b.fail(ErrRange, "remote memory: an offset that Region.At refuses")
 	default:
 		for _, s := range sges {
 			if s.Length > maxSGELength {
-				b.fail(refusal(s), "local memory")
+				b.fail(refusal(s), localMemory(s))
 			}
 		}
 		b.fail(ErrTooLarge, sizeOf(sges), " bytes; the port takes ", b.maxMsg)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -127,6 +128,7 @@ func TestContextEndsInFlight(t *testing.T) {
 				for range 3 {
 					left = append(left, leave(t, r, name, call))
 				}
+				require.Equal(t, name == "Send", strings.Contains(left[0].Error(), "the peer may have posted no receive"), left[0])
 				ids := r.underWay()
 				require.Len(t, ids, len(left), name)
 				r.mu.Lock()

@@ -120,7 +120,7 @@ func (q *QP) lived() (life uint32, cause error) {
 // stands is why a queue pair takes no requests, which its device may know first.
 func (q *QP) stands(op string) error {
 	if cause := q.Err(); cause != nil {
-		return opError(op, q.life.Label, ErrState, cause)
+		return opError(op, q.named(), class(ErrState, cause))
 	}
 	return q.life.With(op, func() error {
 		now, err := q.queryState()
@@ -198,12 +198,12 @@ func (q *QP) entered(s QPState) {
 		if r := q.requester.Load(); r != nil && r.router != nil {
 			cause := q.Err()
 			if cause == nil {
-				cause = opError("use", q.life.Label, ErrState, "this program moved it to ", s)
+				cause = opError("use", q.named(), ErrState, "this program moved it to ", s)
 			}
 			r.cut(cause)
 		}
 	case StateError:
-		q.die(opError("use", q.life.Label, ErrState, "this program moved it to ", s))
+		q.die(opError("use", q.named(), ErrState, "this program moved it to ", s))
 	}
 }
 
@@ -317,7 +317,7 @@ func (r *asyncReader) diedAll(cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, q := range r.qps {
-		q.die(opError("use", q.life.Label, cause))
+		q.die(opError("use", q.named(), cause))
 	}
 	for _, c := range r.cqs {
 		c.dead.Store(true)

@@ -106,7 +106,9 @@ func (e *WCError) Brief() string {
 
 // likely has the causes of failures that are a program's or a network's, with remedies.
 var likely = map[WCStatus]string{
-	WCLocalLength:      "the message is longer than the memory of the receive, or than the port's longest message",
+	WCLocalLength:      "the message is longer than the memory of the receive, or than the port's longest message; look at ReceiverConfig.Size",
+	WCLocalQPOperation: "the device cannot carry it out: most often a message longer than the memory of the receive; look at ReceiverConfig.Size",
+	WCRemoteOperation:  "the peer's device cannot carry it out: most often a message longer than its receive; look at ReceiverConfig.Size and QP.Err there",
 	WCLocalProtection:  "local memory outside its region, of a closed region, or of one without LocalWrite",
 	WCLocalAccess:      "local memory outside its region, of a closed region, or of one without LocalWrite",
 	WCRemoteAccess:     "the peer does not allow it: a wrong or old rkey, an address outside the region, or an access that the region or the queue pair was not made with; look at MRConfig.Access and QPConfig.Access there",
@@ -120,6 +122,12 @@ func (e *WCError) Unwrap() error { return e.Status }
 
 // Error makes a status usable as a target of [errors.Is].
 func (s WCStatus) Error() string { return s.String() }
+
+// Is makes errors.Is(err, verbs.ErrUnreachable) work for requests that the peer's device did
+// not acknowledge.
+func (s WCStatus) Is(target error) bool {
+	return target == ErrUnreachable && (s == WCRetryExceeded || s == WCResponseTimeout)
+}
 
 // String is libibverbs' text for the status.
 func (s WCStatus) String() string {

@@ -20,5 +20,18 @@ func TestErrorText(t *testing.T) {
 	require.Contains(t, wc.Error(), "verbs: work request 0xf41aa3 on qp 0x12: remote access error (")
 	wc.VendorErr = 0x88
 	require.Contains(t, wc.Error(), "; vendor error 0x88)")
+	for _, s := range []WCStatus{WCLocalLength, WCLocalQPOperation, WCRemoteOperation, WCRemoteInvalid} {
+		require.ErrorContains(t, &WCError{Status: s}, "ReceiverConfig.Size")
+	}
 	require.NotContains(t, opError("close", "link", errors.Join(wc, ErrInUse)).Error(), "\n")
+}
+
+// A request that the peer's device does not acknowledge has not reached it.
+func TestNotAcknowledgedIsUnreachable(t *testing.T) {
+	for s, unreachable := range map[WCStatus]bool{WCRetryExceeded: true, WCResponseTimeout: true, WCRNRRetryExceeded: false, WCFlushed: false, WCRemoteAccess: false} {
+		err := opError("READ on", "qp 0x12", &WCError{Status: s})
+		require.Equal(t, unreachable, errors.Is(err, ErrUnreachable), s)
+		require.Equal(t, unreachable, errors.Is(class(WCFlushed, err), ErrUnreachable), s)
+		require.ErrorIs(t, err, s)
+	}
 }

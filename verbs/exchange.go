@@ -2,6 +2,8 @@ package verbs
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net"
 	"time"
 )
@@ -58,7 +60,11 @@ func exchangeError(ctx context.Context, conn net.Conn, err error) error {
 	if err != nil && ctx.Err() != nil {
 		err = ctx.Err()
 	}
-	return opError("exchange addresses with", conn.RemoteAddr().String(), err)
+	var detail []any
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		detail = append(detail, "the peer closed the connection before it had sent its address: its Greet or Setup may have failed")
+	}
+	return opError("exchange addresses with", conn.RemoteAddr().String(), err, detail...)
 }
 
 func exchange(conn net.Conn, msg []byte) (Endpoint, error) {

@@ -61,8 +61,8 @@ func TestExchangeWithBadPeers(t *testing.T) {
 		{"another version", "version 9", flip(4, 9), verbs.ErrMessage},
 		{"a damaged bit", "checksum", flip(20, 0xff), verbs.ErrMessage},
 		{"an absurd length", "payload of 65535 bytes", flip(6, 0xff)[:8:8], verbs.ErrMessage},
-		{"nothing and the end", "EOF", nil, nil},
-		{"half a message and the end", "unexpected EOF", good[:20], nil},
+		{"nothing and the end", "EOF (the peer closed the connection before", nil, nil},
+		{"half a message and the end", "unexpected EOF (the peer closed the connection before", good[:20], nil},
 	} {
 		if c.name == "an absurd length" {
 			c.bytes[7] = 0xff

@@ -12,8 +12,8 @@ import (
 )
 
 // GIDQuery says which GID is wanted. Zero fields match anything; the zero query finds
-// the entry most likely meant: RoCE v2 over IPv4, then RoCE v2 over a global IPv6
-// address, then InfiniBand, then whatever there is.
+// the entry most likely meant: on active ports before others, RoCE v2 over IPv4, over a
+// global IPv6 address, over a link-local one, then InfiniBand, then RoCE v1.
 type GIDQuery struct {
 	// Addr is an IP address of this host. On Ethernet it is the GID itself; of the
 	// address of an IPoIB netdev it is the GID of the netdev's port. A zone names the

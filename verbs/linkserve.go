@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/accept"
+	"github.com/goverbs/goverbs/internal/operr"
 	"github.com/goverbs/goverbs/internal/pending"
 	"github.com/goverbs/goverbs/verbs/internal/hangup"
 	serving "github.com/goverbs/goverbs/verbs/internal/serve"
@@ -25,7 +26,7 @@ func DialLink(ctx context.Context, address string, cfg LinkConfig) (_ *Link, err
 	}
 	conn, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
-		return nil, err
+		return nil, operr.Dial(address, err)
 	}
 	greeted := false
 	defer closeUnless(&greeted, conn, &err)
@@ -106,9 +107,10 @@ func dismiss(conn net.Conn, err error) error {
 // complete its end of the link is given up after [ExchangeTimeout]. While the process is
 // out of files or memory for a connection, ServeLinks waits. It serves until ctx ends or l
 // fails, closes l, and returns when all calls of serve have returned. If ctx has ended
-// already, it only closes l and returns the context's error. failed, which may be nil, is called with the error of a
-// client's link or of serve, unless the peer had closed its end; several goroutines may
-// call it.
+// already, it only closes l and returns the context's error. failed, which may be nil, is
+// called with the error of a client's link or of serve, unless the peer had closed its end;
+// several goroutines may call it. A flood of connections calls it once for each that loses
+// its place.
 func ServeLinks(ctx context.Context, l net.Listener, cfg LinkConfig, serve func(context.Context, *Link) error, failed func(net.Addr, error)) error {
 	defer context.AfterFunc(ctx, func() { l.Close() })()
 	defer l.Close()

@@ -259,3 +259,11 @@ func TestLinkPartsDoNotReturn(t *testing.T) {
 type endingCloser func()
 
 func (end endingCloser) Close() error { end(); return nil }
+
+// A link-local address needs a zone, which the kernel's error does not say.
+func TestDialLinkWithoutZone(t *testing.T) {
+	_, err := DialLink(t.Context(), "[fe80::1]:7471", LinkConfig{})
+	require.ErrorContains(t, err, "(name its netdev, as in fe80::1%eth0)")
+	var op *net.OpError
+	require.ErrorAs(t, err, &op)
+}

@@ -59,7 +59,7 @@ func TestForgottenRegion(t *testing.T) {
 	collect()
 	err := p.Close()
 	require.ErrorIs(t, err, ErrInUse)
-	require.ErrorContains(t, err, "mr:1")
+	require.ErrorContains(t, err, "1 mr")
 }
 
 // What is closed, or was refused, is forgotten.
@@ -127,7 +127,10 @@ func TestMessagesThatAreTooLong(t *testing.T) {
 	require.ErrorIs(t, post(SGE{Length: 8}, closedSGE), ErrClosed)
 	m := &MR{size: 1 << 33}
 	require.Equal(t, longSGE, m.SGE(0, 1<<31+1), "it is inside")
-	require.Equal(t, badSGE, m.SGE(1<<33-4, 8))
+	require.ErrorContains(t, post(m.SGE(1<<33-4, 8)), "outside the memory region (local memory: offset 8589934588, length 8)")
+	require.ErrorContains(t, post(m.SGE(-1, 8)), "offset -1, length 8")
+	require.ErrorContains(t, post(m.SGE(4, 1<<40)), "offset 4, length 2147483647 or more")
+	require.ErrorContains(t, post(badSGE), "(local memory: of another region, or not registered)")
 
 	recv, err := q.NewRecvBatch(1)
 	require.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -252,7 +253,7 @@ func (m *MR) SGE(off, n int) SGE {
 		return closedSGE
 	}
 	if off < 0 || n < 0 || off > m.size || n > m.size-off {
-		return badSGE
+		return outside(off, n)
 	}
 	if uint64(n) > maxSGELength {
 		return longSGE
@@ -274,6 +275,26 @@ func refusal(s SGE) error {
 		return ErrTooLarge
 	}
 	return ErrRange
+}
+
+// outside returns an entry that marks a range outside its region, and tells it.
+func outside(off, n int) SGE {
+	return SGE{Addr: uint64(off), Length: badSGE.Length, LKey: uint32(max(math.MinInt32, min(n, math.MaxInt32)))}
+}
+
+// localMemory describes a piece of local memory that is refused.
+func localMemory(s SGE) string {
+	switch {
+	case s == badSGE:
+		return "local memory: of another region, or not registered"
+	case s.Length == badSGE.Length:
+		more := ""
+		if s.LKey == math.MaxInt32 {
+			more = " or more"
+		}
+		return fmt.Sprintf("local memory: offset %d, length %d%s", int64(s.Addr), int32(s.LKey), more)
+	}
+	return "local memory"
 }
 
 // SGE is one entry of a scatter/gather list: a piece of registered local

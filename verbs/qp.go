@@ -289,7 +289,7 @@ func (q *QP) Close() error {
 			q.freeKeepAlive()
 			cgo.FreePostPath(q.path)
 			q.unshare()
-			q.die(opError("use", q.life.Label, ErrClosed))
+			q.die(opError("use", q.named(), ErrClosed))
 			return nil
 		})
 	})

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -219,10 +220,12 @@ func TestReceiverOfTooMuch(t *testing.T) {
 	if !errors.Is(err, verbs.WCRemoteOperation) { // rxe's answer
 		require.ErrorIs(t, err, verbs.WCRemoteInvalid)
 	}
+	require.ErrorContains(t, err, "look at ReceiverConfig.Size")
 	_, err = r.Receive(t.Context(), make([]byte, 64))
 	require.ErrorIs(t, err, verbs.WCFlushed)
 	require.Error(t, b.QP.Err())
-	require.ErrorContains(t, err, "qp")
+	require.ErrorContains(t, err, "look at ReceiverConfig.Size")
+	require.Equal(t, 2, strings.Count(err.Error(), "qp"), "it names the queue pairs once: %v", err)
 }
 
 func TestReceiverRefuses(t *testing.T) {

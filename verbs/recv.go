@@ -72,7 +72,7 @@ func (b *RecvBatch) Recv(id uint64, sges ...SGE) {
 	}
 	for j, s := range sges {
 		if s.Length > maxSGELength {
-			b.err = opError("add to receive batch of", b.label(), refusal(s), "local memory")
+			b.err = opError("add to receive batch of", b.label(), refusal(s), localMemory(s))
 			return
 		}
 		b.chain.SGEs[i*b.chain.MaxSGE+j] = s

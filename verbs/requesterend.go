@@ -75,7 +75,7 @@ func (r *Requester) await(ctx context.Context, s *slot) (old uint64, err error) 
 	}()
 	if s.flying.Load() && !r.waitUnder(ctx, s) {
 		left = true
-		e, end := operr.NewInFlight(r.refuse(s.what, ctx.Err(), "the device still has the request"))
+		e, end := operr.NewInFlight(r.refuse(s.what, ctx.Err(), "the device still has the request", s.mayLack()))
 		go r.awaitLeft(ctx, s, end)
 		return 0, e
 	}
@@ -100,6 +100,15 @@ func (r *Requester) taken(s *slot) (old uint64, err error) {
 		return r.old(s)
 	}
 	return 0, nil
+}
+
+// mayLack returns what a request may wait for at the peer, as the end of an error's detail.
+func (s *slot) mayLack() string {
+	switch s.what {
+	case opSend, opSendImm, opSendInv, opWriteImm:
+		return "; the peer may have posted no receive"
+	}
+	return ""
 }
 
 // waitUnder waits until a slot is over, and reports false if the context ends before. If
@@ -150,7 +159,7 @@ func (r *Requester) waitFor(ctx context.Context, s *slot) {
 		if !s.flying.Load() {
 			return
 		}
-		r.takeDownIn(life, r.refuse(s.what, context.Cause(ctx), "the device was not done with it ", r.linger, " after its context had ended"))
+		r.takeDownIn(life, r.refuse(s.what, context.Cause(ctx), "the device was not done with it ", r.linger, " after its context had ended", s.mayLack()))
 	}
 	r.waitUnder(always, s)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"flag"
+	"fmt"
 	"io"
 	"net/netip"
 
@@ -34,14 +35,17 @@ type pathAnswer struct {
 func path(ctx context.Context, args []string) (answer, error) {
 	var from netip.Addr
 	args, err := flags(args, 1, 1, func(fs *flag.FlagSet) {
-		fs.TextVar(&from, "from", netip.Addr{}, "source `address`")
+		fs.Func("from", "source `address`", func(s string) (err error) {
+			from, err = address(s)
+			return err
+		})
 	})
 	if err != nil {
 		return nil, err
 	}
-	to, err := netip.ParseAddr(args[0])
+	to, err := address(args[0])
 	if err != nil {
-		return nil, usageError(err.Error())
+		return nil, err
 	}
 	p, err := verbs.ResolvePathFrom(ctx, from, to)
 	if err != nil {
@@ -54,6 +58,14 @@ func path(ctx context.Context, args []string) (answer, error) {
 		MAC: p.MAC.String(), Neighbour: p.Neighbour.String(),
 		MTU: p.MTU.Bytes(), PortMTU: p.ActiveMTU.Bytes(), NetdevMTU: p.NetdevMTU, RouteMTU: p.RouteMTU,
 	}, nil
+}
+
+func address(s string) (netip.Addr, error) {
+	a, err := netip.ParseAddr(s)
+	if err != nil {
+		err = usageError(fmt.Sprintf("%q is not an IP address: give one without a port", s))
+	}
+	return a, err
 }
 
 func (p pathAnswer) text(w io.Writer) error {

@@ -47,11 +47,29 @@ func Text(pkg, op, object string, cause error, detail string) string {
 		b.WriteString(" " + object)
 	}
 	b.WriteString(": ")
-	b.WriteString(Plain(cause))
+	b.WriteString(about(object, cause))
 	if detail != "" {
 		b.WriteString(" (" + detail + ")")
 	}
 	return b.String()
+}
+
+// about returns the text of a cause for an error about an object. An error in the cause that
+// is about the same object does not name it again.
+func about(object string, cause error) string {
+	text := Plain(cause)
+	var e *Error
+	if object == "" || !errors.As(cause, &e) || e.Object != object {
+		return text
+	}
+	op := e.Op + ": "
+	for _, preposition := range []string{"on", "of", "for", "to"} {
+		op = strings.Replace(op, " "+preposition+": ", ": ", 1)
+	}
+	if op == "use: " {
+		op = ""
+	}
+	return strings.Replace(text, e.Op+" "+object+": ", op, 1)
 }
 
 // Plain is an error's text on one line and without the package in front, for the middle of

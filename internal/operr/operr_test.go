@@ -15,6 +15,25 @@ func TestText(t *testing.T) {
 	require.Equal(t, "verbs: connect: look up x: refused", Text("verbs", "connect", "", errors.New("netpath: look up x: refused"), ""))
 }
 
+// A cause that is an error about the same object does not name it again.
+func TestObjectIsNamedOnce(t *testing.T) {
+	const qp = "qp 0x12 to qp 0x13 at 10.0.0.2"
+	flushed, denied := errors.New("flushed"), errors.New("denied")
+	first := New("READ on", qp, denied)
+	for _, c := range []struct {
+		cause error
+		text  string
+	}{
+		{Class(flushed, first), "flushed: READ: denied"},
+		{Class(flushed, New("use", qp, Class(denied, io.EOF))), "flushed: denied: EOF"},
+		{New("SEND on", qp, Class(flushed, first)), "SEND: flushed: READ: denied"},
+		{New("use", "qp 0x12", denied), "use qp 0x12: denied"},
+	} {
+		require.EqualError(t, New("receive on", qp, c.cause), "verbs: receive on "+qp+": "+c.text)
+	}
+	require.EqualError(t, New("list", "", New("use", "", denied)), "verbs: list: use: denied")
+}
+
 func TestClass(t *testing.T) {
 	closed := errors.New("closed")
 	err := Class(closed, io.EOF)

@@ -3,6 +3,7 @@ package netpath
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"github.com/goverbs/goverbs/internal/operr"
 )
@@ -37,6 +38,14 @@ type OpError struct {
 
 func (e *OpError) Error() string { return operr.Text("netpath", e.Op, e.Object, e.Err, e.Detail) }
 func (e *OpError) Unwrap() error { return e.Err }
+
+// zoned returns an error of that kind if an address needs a zone and has none.
+func zoned(op string, a netip.Addr, kind error) error {
+	if remedy := operr.Zoneless(a); remedy != "" {
+		return opError(op, a.String(), kind, remedy)
+	}
+	return nil
+}
 
 func opError(op, object string, err error, detail ...any) error {
 	if err == nil {

@@ -10,6 +10,9 @@ import (
 )
 
 func lookupAddr(ctx context.Context, op string, addr netip.Addr) (Local, error) {
+	if err := zoned(op, addr, ErrNoAddress); err != nil {
+		return Local{}, err
+	}
 	h, err := dialHost(ctx)
 	if err != nil {
 		return Local{}, opError(op, addr.String(), err)
@@ -158,7 +161,7 @@ func (h *host) rdma(ctx context.Context, op, object string, n iface) (Netdev, er
 	if !ok {
 		have := strings.Join(h.underRDMA(ports), ", ")
 		if have == "" {
-			have = "none"
+			have = "none; rdmactl doctor says why"
 		}
 		return Netdev{}, opError(op, object, ErrNotRDMA, n.Name, "; netdevs with one: ", have)
 	}

@@ -37,6 +37,15 @@ func TestLoopback(t *testing.T) {
 		require.ErrorIs(t, err, netpath.ErrNoAddress)
 		require.ErrorContains(t, err, "(name one; there are: ")
 	}
+	unzoned := netip.MustParseAddr("fe80::1")
+	_, err = netpath.LookupAddr(t.Context(), unzoned)
+	require.ErrorIs(t, err, netpath.ErrNoAddress)
+	require.ErrorContains(t, err, "look up fe80::1: no such address on this host (name its netdev, as in fe80::1%eth0)")
+	_, err = netpath.Resolve(t.Context(), unzoned)
+	require.ErrorIs(t, err, netpath.ErrNoRoute)
+	require.ErrorContains(t, err, "name its netdev, as in fe80::1%eth0")
+	_, err = netpath.ResolveFrom(t.Context(), unzoned, netip.MustParseAddr("fe80::2%lo"))
+	require.ErrorIs(t, err, netpath.ErrNoAddress)
 	_, err = netpath.LookupAddr(t.Context(), netip.MustParseAddr("127.0.0.1"))
 	var op *netpath.OpError
 	require.ErrorAs(t, err, &op)

@@ -89,6 +89,17 @@ func (l ifaces) byAddr(a netip.Addr) (iface, bool) {
 	return l.find(func(n iface) bool { return n.HasAddr(a) })
 }
 
+// leaves returns an error if packets from a source address leave by a netdev that does not
+// have it, although another one has: the device of the route has no GID of the address.
+func (l ifaces) leaves(op string, by iface, src, dst netip.Addr) error {
+	on, ok := l.byAddr(src)
+	if !ok || by.HasAddr(src) {
+		return nil
+	}
+	return opError(op, dst.String(), ErrNoGID, "the source address ", src, " is on ", on.Name, ", and the route leaves by ", by.Name,
+		": give the address a routing table of its own (ip rule add from ", src, " table N), or each netdev a subnet of its own")
+}
+
 func (l ifaces) find(is func(iface) bool) (iface, bool) {
 	if i := slices.IndexFunc(l, is); i >= 0 {
 		return l[i], true

@@ -136,3 +136,15 @@ func TestGIDsOfNetdev(t *testing.T) {
 	require.False(t, ib.HasGID(addr("fe80::9")))
 	require.False(t, Netdev{}.HasGID(addr("fe80::9")))
 }
+
+// Of two netdevs in one subnet the route leaves by one, and the source address may be the other's.
+func TestRouteLeavesElsewhere(t *testing.T) {
+	vlan, _ := stack.byName("bond0.7")
+	eth0, _ := stack.byName("eth0")
+	own := netip.MustParseAddr("10.0.0.1")
+	require.NoError(t, stack.leaves("resolve", vlan, own, own))
+	err := stack.leaves("resolve", eth0, own, netip.MustParseAddr("10.0.0.9"))
+	require.ErrorIs(t, err, ErrNoGID)
+	require.ErrorContains(t, err, "the source address 10.0.0.1 is on bond0.7, and the route leaves by eth0: ")
+	require.ErrorContains(t, err, "ip rule add from 10.0.0.1")
+}

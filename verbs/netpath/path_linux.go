@@ -1,11 +1,15 @@
 package netpath
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 )
 
 func resolve(ctx context.Context, op string, src, dst netip.Addr) (Path, error) {
+	if err := cmp.Or(zoned(op, dst, ErrNoRoute), zoned("use the source address", src, ErrNoAddress)); err != nil {
+		return Path{}, err
+	}
 	h, err := dialHost(ctx)
 	if err != nil {
 		return Path{}, opError(op, dst.String(), err)
@@ -37,6 +41,11 @@ func resolve(ctx context.Context, op string, src, dst netip.Addr) (Path, error) 
 		}
 	case !ok:
 		return Path{}, opError(op, dst.String(), ErrNoRoute, "it leads to netdev number ", r.ifIndex, ", which is not there")
+	}
+	if !p.Loopback {
+		if err := h.leaves(op, n, p.Src, p.Dst); err != nil {
+			return Path{}, err
+		}
 	}
 	dev, err := h.rdma(ctx, op, dst.String(), n)
 	if err != nil {

@@ -4,6 +4,9 @@ package life
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -165,9 +168,12 @@ func (l *Life) Close(kind string, interrupt func(), destroy func() error) error 
 		return nil
 	}
 	if len(l.children) > 0 {
-		children := fmt.Sprint(l.children)
+		var open []string
+		for _, kind := range slices.Sorted(maps.Keys(l.children)) {
+			open = append(open, fmt.Sprint(l.children[kind], " ", kind))
+		}
 		l.mu.Unlock()
-		return operr.New("close", l.Label, operr.ErrInUse, "live: ", children)
+		return operr.New("close", l.Label, operr.ErrInUse, "still open: ", strings.Join(open, ", "))
 	}
 	ended := make(chan struct{})
 	l.closing = ended

@@ -16,14 +16,18 @@ func TestParentRefusesToCloseBeforeItsChildren(t *testing.T) {
 	var parent, child Life
 	parent.Label = "parent"
 	require.NoError(t, child.Born("qp", "child", &parent))
+	require.NoError(t, parent.Adopt("mr"))
+	require.NoError(t, parent.Adopt("mr"))
 	ok := func() error { return nil }
 
 	err := parent.Close("pd", nil, ok)
 	require.ErrorIs(t, err, operr.ErrInUse)
-	require.ErrorContains(t, err, "map[qp:1]")
+	require.ErrorContains(t, err, "parent: in use (still open: 2 mr, 1 qp)")
 	require.True(t, parent.Enter(), "a refused close leaves it usable")
 	parent.Exit()
 
+	parent.Release("mr")
+	parent.Release("mr")
 	require.NoError(t, child.Close("qp", nil, ok))
 	require.NoError(t, child.Close("qp", nil, ok), "twice is fine")
 	require.NoError(t, parent.Close("pd", nil, ok))
