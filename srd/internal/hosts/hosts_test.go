@@ -103,6 +103,8 @@ func TestShareOfAHost(t *testing.T) {
 		require.True(t, p.add(addr(1, share), 0))
 		require.Contains(t, p.of, uint32(3))
 		require.False(t, p.Admits(addr(1, 0).GID, time.Second))
+		p.Remove(addr(1, share), 0)
+		require.True(t, p.Admits(addr(1, 0).GID, time.Second), "one is gone")
 
 		p = newPeers(most, true)
 		for i := range most {
