@@ -26,7 +26,7 @@ func (b *buffer) bytes(n int) []byte { return b.mr.Bytes()[b.off : b.off+n] }
 
 func classOf(n int) int { return max(bits.Len(uint(max(n, 1)-1)), smallest) - smallest }
 
-// buffer is one of n bytes at least. The mutex is held, but while memory is registered.
+// buffer returns a buffer of n bytes at least. mu must be held; it is released while memory is registered.
 func (s *session) buffer(n int) (*buffer, error) {
 	class := classOf(n)
 	if b := s.free[class]; b != nil {
@@ -46,7 +46,7 @@ func (s *session) buffer(n int) (*buffer, error) {
 	return &buffer{mr: mr, class: class}, nil
 }
 
-// register makes memory for one buffer at least, which is registered until the session has ended.
+// register registers memory for one buffer at least, which is registered until the session has ended.
 func (s *session) register(size int) (*verbs.MR, error) {
 	if s.through != nil {
 		return s.through.register(max(size, throughSlab))

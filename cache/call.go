@@ -17,8 +17,8 @@ type call struct {
 	done  chan error
 }
 
-// call has the server carry out a request. The reply's value is the caller's.
-// errEnded says that no reply will come.
+// call sends a request and returns its reply. The reply's value belongs to the caller.
+// The error is errEnded if no reply will come.
 func (s *session) call(ctx context.Context, q *wire.Request) (wire.Reply, error) {
 	c, err := s.start(ctx, q)
 	if err != nil {
@@ -27,8 +27,8 @@ func (s *session) call(ctx context.Context, q *wire.Request) (wire.Reply, error)
 	return s.wait(ctx, c)
 }
 
-// start sends a request, whose reply is to be waited for. An error says that it was not sent. Who has
-// left asks for nothing: the reply might be faster than the look at the context.
+// start sends a request, and returns the call to wait for. An error means that it was not sent. If ctx has
+// ended it is not sent: the reply might otherwise arrive before wait looks at ctx.
 func (s *session) start(ctx context.Context, q *wire.Request) (*call, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -40,10 +40,10 @@ func (s *session) start(ctx context.Context, q *wire.Request) (*call, error) {
 	return c, err
 }
 
-// queue puts a request among what is sent when the session is poked next: everything that
-// lies there by then goes together. The mutex is held, but while there is no room. A value that is longer than the
-// server takes is refused here: the server would end the connection, and with it what others ask for, since it
-// reads through no message that is much longer.
+// queue appends a request to what is sent, together, when the session is poked next. mu must
+// be held; it is released while queue waits for room. A value that is longer than the server accepts is refused
+// here: the server would end the connection, and with it other callers' requests, since it does not read through
+// a message that is much longer.
 func (s *session) queue(ctx context.Context, q *wire.Request) (*call, error) {
 	if s.longest > 0 && len(q.Value) > s.longest {
 		return nil, ErrTooLarge
@@ -89,7 +89,7 @@ func (s *session) wait(ctx context.Context, c *call) (wire.Reply, error) {
 // errNotSent is errEnded of a request that the server cannot have had.
 var errNotSent = errors.Join(errEnded)
 
-// replied takes a reply.
+// replied hands a reply to its caller.
 func (s *session) replied(b []byte) error {
 	a, err := wire.ReadReply(b)
 	if err != nil {
@@ -98,7 +98,7 @@ func (s *session) replied(b []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.calls[a.ID]
-	if c == nil { // nobody waits any more
+	if c == nil { // its caller has stopped waiting
 		return nil
 	}
 	delete(s.calls, a.ID)
@@ -116,7 +116,7 @@ func (s *session) replied(b []byte) error {
 	return nil
 }
 
-// change has the server carry out a request that is not to be repeated.
+// change calls the server with a request that must not be repeated after a lost reply.
 func (c *Client) change(ctx context.Context, op string, q *wire.Request) (wire.Reply, error) {
 	if err := checkRequest(q); err != nil {
 		return wire.Reply{}, opError(op, q.Key, err)
@@ -150,7 +150,7 @@ func (c *Client) change(ctx context.Context, op string, q *wire.Request) (wire.R
 	}
 }
 
-// Between attempts to store what the server has no memory for.
+// Pauses between attempts to store what the server has no memory for.
 const (
 	shortPause = time.Millisecond
 	lastPause  = 64 * time.Millisecond
@@ -167,7 +167,7 @@ func checkRequest(q *wire.Request) error {
 	return checkKey(q.Key)
 }
 
-// unknown is the error of a change that was sent, and got no answer.
+// unknown returns the error of a change that was sent, and got no reply.
 func (s *session) unknown(err error) error {
 	if errors.Is(err, errEnded) {
 		err = s.cause()

@@ -115,7 +115,7 @@ func (c *Client) TTL(ctx context.Context, key []byte) (time.Duration, error) {
 	}
 }
 
-// left is the time between two of the server's clock, in ms, or the longest that there is.
+// left returns the time from clock to expiry, in ms by the server's clock, or the longest Duration.
 func left(expiry, clock uint64) time.Duration {
 	const most = math.MaxInt64 / uint64(time.Millisecond)
 	if ms := expiry - min(clock, expiry); ms <= most {
@@ -124,7 +124,7 @@ func left(expiry, clock uint64) time.Duration {
 	return math.MaxInt64
 }
 
-// expiry is a time to live in ms, rounded up. What is below 0 is over already.
+// expiry returns a time to live in ms, rounded up. Below 0 it is over already.
 func expiry(ttl time.Duration) int64 {
 	if ttl < 0 {
 		return -1

@@ -36,9 +36,9 @@ type Config struct {
 	// Any number of clients may share the initiator. Its device must reach the server's.
 	// It does not close with the clients; close it after them, or they go on without it.
 	DC *dc.Initiator
-	// Tenant is whose client this is, and Key proves it to the server, which has to prove
-	// the same. The key does not cross the wire. Without a key the server must be open to
-	// everybody.
+	// Tenant and Key authenticate the client to the server, which has to prove the same
+	// key. The key does not cross the wire. Without one the server must admit clients
+	// without a key.
 	Tenant string
 	Key    []byte
 	// RequireRDMA makes the client refuse a server that it can reach only by TCP. By
@@ -72,7 +72,7 @@ type Config struct {
 	// to choose what to evict; 0 means 16.
 	SampleEvery int
 	// NearBytes is memory for copies of records that were READ; 0 means none. A copy
-	// answers without a READ as long as the server tells of no change. Get, GetInto and
+	// is returned without a READ as long as the server reports no change. Get, GetInto and
 	// GetMulti may then return a record that was changed at most NearStale ago: see the
 	// package's documentation. Copies are made one at a time, even for several
 	// goroutines.
@@ -101,7 +101,7 @@ type Client struct {
 	cfg     Config
 	ctx     context.Context // ends with Close
 	stop    context.CancelFunc
-	keeping chan struct{} // closed when nobody connects any more
+	keeping chan struct{} // closed when keep returns
 
 	now     atomic.Pointer[session] // nil while there is no connection
 	mu      sync.Mutex              // of what follows
@@ -220,11 +220,11 @@ func (c *Client) keep(s *session) {
 	}
 }
 
-// attempt is how long one attempt to connect may take, from when it is this client's turn: a host that does not answer is
-// soon asked again, and not at TCP's ever longer intervals.
+// attempt is how long one attempt to connect may take, from when it is this client's turn: a host that does not
+// respond is soon tried again, and not at TCP's ever longer intervals.
 const attempt = 10 * time.Second
 
-// again tries until there is a session, or the client closes.
+// again connects, retrying until there is a session; it returns nil when the client closes.
 func (c *Client) again() *session {
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		ctx, cancel := context.WithCancel(c.ctx)
@@ -255,7 +255,7 @@ func (c *Client) set(s *session, failure error) {
 	c.changed = make(chan struct{})
 }
 
-// session waits for a connection. One that has ended is none.
+// session returns the connection, and waits while there is none that has not ended.
 func (c *Client) session(ctx context.Context) (*session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -285,7 +285,7 @@ func (c *Client) session(ctx context.Context) (*session, error) {
 	}
 }
 
-// unavailable says that there is no connection, and why not: the last one has ended, or
+// unavailable returns ErrUnavailable with the reason: the last connection has ended, or
 // none could be made.
 func (c *Client) unavailable(s *session, failure error) error {
 	switch {
@@ -299,14 +299,14 @@ func (c *Client) unavailable(s *session, failure error) error {
 
 // Stats are counters, and the present state.
 type Stats struct {
-	Hits      uint64 // answered by READs alone
-	NearHits  uint64 // answered without a READ, by a copy
-	Probes    uint64 // hits and misses answered by READs of the server's own map
+	Hits      uint64 // found by READs alone
+	NearHits  uint64 // returned from a copy, without a READ
+	Probes    uint64 // hits and misses found by READs of the server's own map
 	Forwarded uint64 // hits found through the tombstone of an older record
 	Reads     uint64 // READs
 	Calls     uint64 // messages to the server
 	Misses    uint64 // of Get and GetInto
-	Confirmed uint64 // keys not in the map, of which the server was asked
+	Confirmed uint64 // keys not in the map, looked up in the server's or by a call
 	Refused   uint64 // READs that found something else than the map says
 	Sessions  uint64 // connections, one after the other
 	Blocked   uint64 // READs through an initiator that failed; for records a call followed

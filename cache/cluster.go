@@ -54,7 +54,7 @@ type ClusterConfig struct {
 // key's server is down, no other takes its place: there are no replicas.
 //
 // The operations are those of [Client], and so are their guarantees, for clients with the
-// same list. An operation on a key whose server has no connection does not wait: its
+// same list. An operation on a key of a server without a connection does not wait: its
 // error matches [ErrUnavailable], and the keys of other servers are served meanwhile. An
 // operation under way when a server's host falls silent ends when the connection ends, or
 // with its context.
@@ -133,7 +133,7 @@ func (c *Cluster) gather(ctx context.Context, patience time.Duration) error {
 	return nil
 }
 
-// tried waits for the end of the first attempt to connect, and answers its error.
+// tried waits for the end of the first attempt to connect, and returns its error.
 func (c *Client) tried(ctx context.Context) error {
 	for {
 		c.mu.Lock()
@@ -189,7 +189,7 @@ func (c *Cluster) Stats() []ServerStats {
 	return out
 }
 
-// each does something at all servers at once, and joins the errors.
+// each calls do for all servers at once, and joins the errors.
 func (c *Cluster) each(do func(*Client) error) error {
 	errs := make([]error, len(c.servers))
 	var all sync.WaitGroup
@@ -204,7 +204,7 @@ func (c *Cluster) each(do func(*Client) error) error {
 	return errors.Join(errs...)
 }
 
-// missed is the error of what reads.
+// missed returns the error of a read: with MissWhenDown a server that is down is a miss.
 func (c *Cluster) missed(err error) error {
 	if err != nil && c.miss && errors.Is(err, ErrUnavailable) {
 		return fmt.Errorf("%w: %w", ErrNotFound, err)

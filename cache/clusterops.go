@@ -25,7 +25,7 @@ func (c *Cluster) GetInto(ctx context.Context, key, dst []byte) (Item, error) {
 // [ClusterConfig].
 func (c *Cluster) Shared(name []byte) (*Shared, error) { return c.Server(name).Shared(name) }
 
-// part is what one server has of many keys.
+// part is one server's share of many keys.
 type part struct {
 	keys    [][]byte
 	results []Result
@@ -34,7 +34,7 @@ type part struct {
 	at      []int // in what the caller passed
 }
 
-// split gives each of n keys to its server. What it answers goes back with unite.
+// split assigns each of n keys to its server. Its parts go back with unite.
 func (c *Cluster) split(n int, key func(int) []byte, add func(*part, int)) []*part {
 	parts := make([]*part, len(c.servers))
 	for i := range n {
@@ -50,7 +50,7 @@ func (c *Cluster) split(n int, key func(int) []byte, add func(*part, int)) []*pa
 	return parts
 }
 
-// fan has each server do its part, all at once: nobody waits for another server before
+// fan calls do for each server's part, all at once: no part waits for another server before
 // it has posted, or holds anything of one server while it waits for another.
 func (c *Cluster) fan(parts []*part, do func(*Client, *part)) {
 	var others sync.WaitGroup
@@ -71,7 +71,7 @@ func (c *Cluster) fan(parts []*part, do func(*Client, *part)) {
 	others.Wait()
 }
 
-// unite gives the parts back, with nothing of the caller's in them.
+// unite calls take for each key, and returns the parts to the pool without the caller's data.
 func (c *Cluster) unite(parts []*part, take func(*part, int, int)) {
 	for _, p := range parts {
 		if p == nil {

@@ -1,4 +1,4 @@
-// Package cache is the client of a distributed cache whose hits are RDMA READs.
+// Package cache is the client of a distributed cache in which a hit is an RDMA READ.
 //
 // A server keeps records in registered memory, and a hash map that says where they are. A
 // client receives the map, looks a key up in its own copy, and READs the record: the
@@ -8,7 +8,7 @@
 //	client                                        server
 //	  ◀──────────────── snapshot, then deltas ──── hash map
 //	  look up: region, offset, length, version
-//	  READ ────────────────────────────────────▶  record (the NIC answers)
+//	  READ ────────────────────────────────────▶  record (the NIC responds)
 //	  check: alive, key, version, epoch, checksum
 //
 //	  set, delete, increment, ... ──────────────▶ new record, and a tombstone in the old one
@@ -52,7 +52,7 @@
 // bytes, enters the new one into the map, and then replies. From that follows:
 //
 //   - No value is torn. A READ fetches cache lines one at a time, in any order, and some
-//     of them again when an answer is lost. So a slot is reused only when no READ of its
+//     of them again when a response is lost. So a slot is reused only when no READ of its
 //     last record can be under way (see Quarantine). Should one be under way all the
 //     same, the checksum refuses it, except with a chance of 1 in 2^64.
 //   - A READ that begins after a change was acknowledged does not see the record from
@@ -62,8 +62,8 @@
 //     the key, as for a miss. The value of a READ was current when the READ fetched the
 //     first eight bytes of the record. So single keys are linearizable, for READs and
 //     calls together. Evictions count as deletions.
-//   - A miss in the client's map is not an answer: the client asks the server. A client
-//     with MapBytes whose map is not whole READs the server's own map instead: the one or
+//   - A miss in the client's map is not final: the client asks the server. With
+//     MapBytes and a map that is not whole it READs the server's own map instead: the one or
 //     two buckets in which the key has to be. An entry stays in its bucket until it is
 //     deleted, and is there before a change is acknowledged. So if neither bucket has
 //     one, there was no record at some moment while they were READ. The checksum refuses
@@ -92,15 +92,15 @@
 //     changed or removed. After a crash, or if the file is damaged, the cache is empty.
 //     The epoch and the versions are new in any case: clients can use nothing from the
 //     server's earlier life and fetch the map anew.
-//   - A change without an answer is not repeated; its error matches [ErrUnknown]. Reads
+//   - A change without a reply is not repeated; its error matches [ErrUnknown]. Reads
 //     are repeated, over a new connection if need be, until their context ends, or, with
 //     FailFast, until there is no connection.
-//   - A call with a context that has ended does nothing. One whose context ends later
-//     returns at once. Its READs go on without it, in memory of the client's own; after a
+//   - A call with a context that has ended does nothing. If the context ends later, the
+//     call returns at once. Its READs go on without it, in memory of the client's own; after a
 //     second of silence the connection is given up. A WRITE of WriteAt may still be
 //     executed then.
 //   - While the server's process hangs, hits go on, and everything else waits. While the
-//     server's host is unreachable nothing is answered: a key has one server, and no
+//     server's host is unreachable no operation succeeds: a key has one server, and no
 //     replica.
 //
 // A hit takes no lock for longer than a lookup in the map, allocates nothing (GetInto),
@@ -130,23 +130,23 @@
 // A server that is down does not affect the keys of the others. Its own keys fail at once
 // with [ErrUnavailable], or, by choice, their reads are misses. It comes back empty, so
 // nothing from before is a hit. Nothing covers several keys: GetMulti and SetMulti are
-// many operations, and FlushAll goes server by server. The hash has no secret, so whoever
-// chooses keys can choose their server.
+// many operations, and FlushAll goes server by server. The hash has no secret, so a
+// program that chooses keys can choose their server.
 //
 // # Near cache: bounded staleness
 //
-// With NearBytes in [Config] a client keeps copies of records that it READ, and answers
-// from them without a READ (Get, GetInto, GetMulti). These answers are not linearizable.
+// With NearBytes in [Config] a client keeps copies of records that it READ, from which
+// Get, GetInto and GetMulti return without a READ. These results are not linearizable.
 // Instead:
 //
-//   - A copy's answer was current at most NearStale before the call began, to the
+//   - A copy's value was current at most NearStale before the call began, to the
 //     millisecond. A copy is used only while the map has the record's entry, that is,
 //     until the delta of a change arrives: usually within 50 ms, with many clients within
 //     a sixteenth of the lease. It is used only while the server was heard lately: the
-//     server must have told of all changes up to a time of its own clock that is less
+//     server must have reported all changes up to a time of its own clock that is less
 //     than NearStale ago, however far the clocks may have drifted apart. When a server is
 //     silent or out of reach, copies are not used, and READs go on.
-//   - One client's reads of a key do not go back in time: whoever sees that a record is
+//   - One client's reads of a key do not go back in time: a read that finds a record
 //     gone drops its copy.
 //   - A client sees its own acknowledged changes.
 //   - CompareAndSwap with a copy's CAS number is as safe as ever: the server compares.
@@ -157,7 +157,7 @@
 // # Loader
 //
 // In one process, a [Loader] has one load under way for each key. A load is cancelled
-// when nobody waits for it any more, and not before. Errors are not kept, except for
+// when its last waiter leaves, and not before. Errors are not kept, except for
 // ErrorTTL. The item is stored with Add, so a load never overwrites what was stored while
 // it ran. It may store an item that is older than a deletion that happened meanwhile: the
 // loader has no lease on the key.
@@ -167,7 +167,7 @@
 // A freed slot is reused when every client has said that it applied the delta that freed
 // it, and that its READs from before have ended. A client that does not say so within the
 // lease (by default five seconds) is cut off: the server destroys its queue pair, after
-// which the NIC answers none of its READs. So quarantine lasts at most one lease, as long
+// which the NIC executes none of its READs. So quarantine lasts at most one lease, as long
 // as the server's process runs. When too much memory is in quarantine, changes wait a
 // moment and are then refused with [ErrNoMemory]; nothing is reused early.
 //
@@ -180,22 +180,22 @@
 // target of a server that has one (DC in the Config of package server), and has no queue
 // pair there. Calls, and the server's own messages, go by TCP. All guarantees hold.
 //
-// A target answers whoever knows it, so the server cannot cut off one late client by
+// A target serves all that know it, so the server cannot cut off one late client by
 // destroying its queue pair. It makes another target, tells the clients that are not
 // late, and destroys the old one; then it reuses the slots that the late client could
-// READ. The same happens for a client whose connection ends without a goodbye, which a
-// client sends when its READs have ended. A READ that fails meanwhile becomes a call. A
+// READ. The same happens if a client's connection ends without a goodbye, which a client
+// sends when its READs have ended. A READ that fails meanwhile becomes a call. A
 // WRITE ([Client.WriteAt]) that was under way when the target was closed may or may not
 // have been made ([ErrUnknown]).
 //
-// The server's first message, and each that tells of a target, is sealed, as is what each
+// The server's first message, and each that names a target, is sealed, as is what each
 // side says of its queue pairs (see Tenants); other messages by TCP are not. A target's
-// key crosses the wire when an initiator attaches. Whoever hears it can READ, and WRITE,
-// what this tenant's clients can, until the target is replaced.
+// key crosses the wire when an initiator attaches. An eavesdropper can then READ, and
+// WRITE, what this tenant's clients can, until the target is replaced.
 //
 // # Tenants
 //
-// A server with a key admits those who have it. Client and server prove it to each other
+// A server with a key admits clients that have it. Client and server prove it to each other
 // by an HMAC over fresh random numbers of both: the key does not cross the wire, and what
 // is heard there cannot be used again, neither with the same server nor with another.
 //
@@ -206,7 +206,7 @@
 // (Writable in the Config of package server). The tenant's clients WRITE and READ that
 // one as they like ([Client.WriteAt], [Client.ReadAt]); other tenants' clients do not.
 // When revoking a tenant returns, its clients are cut off, its memory is deregistered,
-// and its key admits nobody.
+// and its key is refused.
 //
 // The server creates no RDMA objects for a client that has not yet proved its key. At
 // most 64 connections wait to do so, each with memory of a fixed size, for five seconds
@@ -216,19 +216,19 @@
 //
 // An attacker between a client and its server could pass on their messages until both
 // have proved the key, and then go on alone. The server would connect its queue pairs to
-// the attacker's, who would READ the tenant's records; or the client would take the
-// attacker's answers for the server's. So what each side says of its queue pairs has a
+// the attacker's, which would READ the tenant's records; or the client would take the
+// attacker's replies for the server's. So what each side says of its queue pairs has a
 // seal: numbers, addresses and first packet numbers, the memory that is offered, the
 // epoch. The seal is an HMAC with a key that is derived from the tenant's key and all
 // that was said in this greeting, with another label for each side. It is of no use on
 // another connection, nor to the side that made it. A side that finds a wrong seal
 // connects no queue pair for READs, accepts no message, and does not try TCP instead.
 //
-// The seal does not prevent everything. Whoever is between client and server may keep
-// RDMA from working, so that a client without RequireRDMA uses TCP, where nothing is
-// sealed. What follows is neither encrypted nor signed: whoever can change packets on the
-// way, or send in another's name, can do what that client can. Clients of one tenant see
-// all of its keys, and may change all of them.
+// The seal does not prevent everything. An attacker on the path may keep RDMA from
+// working, so that a client without RequireRDMA uses TCP, where nothing is sealed. What
+// follows is neither encrypted nor signed: an attacker that can change packets on the
+// path, or send in a client's name, can do what that client can. Clients of one tenant
+// see all of its keys, and may change all of them.
 //
 // # Shared records
 //
@@ -254,15 +254,15 @@
 // reason in Instead), and the Logger gets a warning. A client that cannot use its
 // initiator falls back to RDMA in the same way.
 //
-// The client tries a better way every RetryRDMA, and changes over without an error to
-// anybody, unless what was begun before takes longer than ten seconds. Near copies then
+// The client tries a better way every RetryRDMA, and changes over without an error,
+// unless an operation begun before takes longer than ten seconds. Near copies then
 // begin anew: the first is used NearStale after all of that has ended.
 //
 // # What is not built
 //
-// There are no replicas, and nobody takes over from a server that is down. A cluster's
+// There are no replicas, and no server takes over from one that is down. A cluster's
 // list of servers does not change while it is open, and servers have no weights. A client
-// with a bounded map is still told of all changes. Loaders of several programs do not
+// with a bounded map still receives all changes. Loaders of several programs do not
 // wait for each other. Hot keys are shown by rdmactl, but not spread over servers.
 //
 // # The claim of US 9,378,179
@@ -313,8 +313,8 @@
 //	buckets during changes and map growth      Probe.Read               TestBucketsUnderChanges
 //	what a bucket has is kept if it is valid   Mirror.Adopt             TestAdopt
 //	clients prove the key without sending it   Server.Proved            TestProofsAreGoodOnce
-//	a wrong key admits nobody                  door.greet               TestTenantsKeepStrangersOut
-//	nobody takes over another's greeting       link.Join                TestNobodyTakesOverAGreeting
+//	a wrong key is refused                     door.greet               TestTenantsKeepStrangersOut
+//	another's greeting is not taken over       link.Join                TestNobodyTakesOverAGreeting
 //	the device refuses another tenant's rkey   Tenants.Admit            TestTenants
 //	clients WRITE only the writable region     Client.WriteAt           TestWritableRegion
 //	clients change records without the server  Shared.Update            TestSharedRecords
@@ -322,7 +322,7 @@
 //	each tenant has its own shared records     SharedConfig.Records     TestSharedRecordsOfTenants
 //	shared records by name, in a cluster       Cluster.Shared           TestSharedRecordsOfACluster
 //	a revoked tenant's pointers are of no use  Tenants.Revoke           TestRevokedTenant
-//	silent strangers keep nobody out           door.greet               TestDoorBesideSilentConnections
+//	silent connections keep no client out      door.greet               TestDoorBesideSilentConnections
 //	clients connect a few at a time            turns.take               TestClientsConnectInTurn
 //	128 at once, and 1,000 in all, have RDMA   turns.take               TestCrowd
 //	a hit through an initiator is one READ     session.readOne          TestHitThroughAnInitiatorIsOneREAD

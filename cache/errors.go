@@ -26,7 +26,7 @@ var (
 	ErrNoMemory = errors.New("no memory at the server")
 	// ErrKey: a key has 1 to 250 bytes.
 	ErrKey = errors.New("a key has 1 to 250 bytes")
-	// ErrUnknown: no answer came, so the server may or may not have carried out the
+	// ErrUnknown: no reply came, so the server may or may not have carried out the
 	// change.
 	ErrUnknown = errors.New("outcome unknown")
 	// ErrUnavailable: there is no connection to the server. Nothing was changed.
@@ -64,7 +64,7 @@ func opError(op string, key []byte, err error) error {
 	return fmt.Errorf("cache: %s %.40q: %w", op, key, err)
 }
 
-// outcome is the error of a reply.
+// outcome returns the error of a reply with status s.
 func outcome(s wire.Status) error {
 	switch s {
 	case wire.OK:

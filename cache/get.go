@@ -29,7 +29,7 @@ func (c *Client) GetInto(ctx context.Context, key, dst []byte) (Item, error) {
 	return c.get(ctx, key, dst, false)
 }
 
-// get tries until a session lives to the end of it: what reads can be repeated.
+// get retries until a session lives to the end of it: reads can be repeated.
 func (c *Client) get(ctx context.Context, key, dst []byte, grow bool) (Item, error) {
 	if err := checkKey(key); err != nil {
 		return Item{}, opError("get", key, err)
@@ -52,7 +52,7 @@ func (c *Client) get(ctx context.Context, key, dst []byte, grow bool) (Item, err
 	}
 }
 
-// get looks the key up and READs its record, or asks.
+// get looks the key up and READs its record, or calls the server.
 func (s *session) get(ctx context.Context, key, dst []byte, grow bool) (Item, error) {
 	var room [4]wire.Entry
 	n := &s.c.count
@@ -100,7 +100,7 @@ func (s *session) get(ctx context.Context, key, dst []byte, grow bool) (Item, er
 }
 
 // tryAll READs what entries point at until one is the key's, or the server has to say. Its
-// verdict is Next when all are other keys'. The mutex is held, but meanwhile.
+// verdict is Next when all are other keys'. mu must be held; it is released during READs.
 func (s *session) tryAll(ctx context.Context, found []wire.Entry, key, dst []byte, grow bool) (it Item, v mirror.Verdict, err error) {
 	v = mirror.Next
 	for i := range found {
@@ -118,8 +118,8 @@ func (s *session) tryAll(ctx context.Context, found []wire.Entry, key, dst []byt
 	return it, v, err
 }
 
-// follow READs the record that came in the place of one, and what came in the place of that. What is
-// found alive goes into the map. The mutex is held, but meanwhile.
+// follow READs the record that replaced one, and the one that replaced that. One that is alive goes
+// into the map. mu must be held; it is released during READs.
 func (s *session) follow(ctx context.Context, e *wire.Entry, key, dst []byte, grow bool) (it Item, v mirror.Verdict, err error) {
 	v = forwarded
 	for range mostForwards {
@@ -136,8 +136,8 @@ func (s *session) follow(ctx context.Context, e *wire.Entry, key, dst []byte, gr
 	return it, changed, nil
 }
 
-// try READs the record that an entry points at. If that is a tombstone which says where to go on, the entry
-// is that of the record there. The mutex is held, but meanwhile.
+// try READs the record that an entry points at. If that is a tombstone which leads to another record, *e becomes
+// the entry of that one. mu must be held; it is released during the READ.
 func (s *session) try(ctx context.Context, e *wire.Entry, key, dst []byte, grow bool) (it Item, v mirror.Verdict, err error) {
 	n := e.Place.Length()
 	if int(e.Place.Region()) >= len(s.regions) || n > s.c.cfg.MaxRecord {
@@ -180,20 +180,20 @@ func (s *session) try(ctx context.Context, e *wire.Entry, key, dst []byte, grow 
 	return it, v, nil
 }
 
-// The record of an entry is none any more: what became of it takes no time of the server's.
+// An entry's record is gone: what became of it is found without the server's processor.
 const (
-	// changed is the verdict that its bucket says what did: that takes two more READs.
+	// changed is the verdict that the bucket says what became of it, by two more READs.
 	changed = mirror.Verdict(254)
-	// forwarded is the verdict that its tombstone says where the next one is: that takes one.
+	// forwarded is the verdict that the tombstone leads to the next one, by one more READ.
 	forwarded = mirror.Verdict(253)
 )
 
-// mostForwards is how many tombstones lead from one to the next before the bucket is READ, which knows
-// the last one.
+// mostForwards is how many tombstones are followed, from one to the next, before the bucket is READ, which
+// has the last record.
 const mostForwards = 2
 
-// into copies a value to dst, or to new memory. What does not fit is counted in the
-// length, see [shortened].
+// into copies a value to dst, or to new memory. A value that does not fit is returned for its
+// length alone, see [shortened].
 func into(value, dst []byte, grow bool) []byte {
 	if grow {
 		return append(make([]byte, 0, len(value)), value...)
@@ -212,8 +212,8 @@ func shortened(it Item, dst []byte, grow bool) (Item, error) {
 	return it, nil
 }
 
-// failed is what a READ's error means: of the caller's context, of the pacer, or the end of
-// the session; nil: the server is to be asked.
+// failed returns the cause of a READ's error: the context's error, the pacer's, or errEnded;
+// nil if the server is to be asked.
 func (s *session) failed(ctx context.Context, err error) error {
 	if errors.Is(err, ErrPacer) {
 		return err
@@ -231,7 +231,7 @@ func (s *session) failed(ctx context.Context, err error) error {
 	return errEnded
 }
 
-// ask has the server say.
+// ask gets the record by a call.
 func (s *session) ask(ctx context.Context, key, dst []byte, grow bool) (Item, error) {
 	q := wire.Request{Op: wire.OpGet, Key: key}
 	a, err := s.call(ctx, &q)

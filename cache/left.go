@@ -5,10 +5,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A call whose context ends returns, and its READs stay under way. Until they are over the
-// device may write to their buffers, and they are READs that the server has to reckon with:
-// a goroutine waits for them. It releases the buffers, and leaves the section, so that the
-// session is not closed before.
+// A call returns when its context ends, and its READs stay under way. Until they are over the
+// device may write to their buffers, and the server has to reckon with them: a goroutine
+// waits for them. It releases the buffers, and leaves the section, so that the session is
+// not closed before.
 
 // inFlight returns what err, which may join several, says is still under way.
 func inFlight(err error) (left []*verbs.InFlightError) {
@@ -41,7 +41,7 @@ func afterwards(err error, f func()) {
 	}()
 }
 
-// releaseAfter releases a buffer whose READ ended with err. The mutex is held.
+// releaseAfter releases a buffer after a READ into it ended with err. mu must be held.
 func (s *session) releaseAfter(err error, b *buffer) {
 	if len(inFlight(err)) == 0 {
 		s.release(b)
@@ -54,8 +54,8 @@ func (s *session) releaseAfter(err error, b *buffer) {
 	})
 }
 
-// leaveAfter leaves a section whose last READ ended with err. If that READ is what the
-// connection fails by, the session ends. The mutex is held.
+// leaveAfter leaves a section after its last READ ended with err. If that READ is what the
+// connection fails by, the session ends. mu must be held.
 func (s *session) leaveAfter(err error, sec mirror.Section) {
 	if len(inFlight(err)) == 0 {
 		s.leave(sec)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// LoadFunc makes the item of a key that is not in the cache. Its context ends when nobody
+// LoadFunc makes the item of a key that is not in the cache. Its context ends when no caller
 // waits for the item any more, and has the values of the first caller's context.
 type LoadFunc func(ctx context.Context) (Item, error)
 
@@ -47,7 +47,7 @@ type Loader struct {
 	failed  map[string]failedLoad
 }
 
-// flight is a load that some wait for.
+// flight is a load under way.
 type flight struct {
 	ctx     context.Context // of the load
 	cancel  context.CancelFunc
@@ -118,7 +118,7 @@ func (l *Loader) Load(ctx context.Context, key []byte, ttl time.Duration, load L
 	}
 }
 
-// leave is for a caller that waits no longer. The last one ends the load.
+// leave counts out a caller that stops waiting. The last one ends the load.
 func (l *Loader) leave(f *flight, k string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,7 +127,7 @@ func (l *Loader) leave(f *flight, k string) {
 	}
 }
 
-// end has the next caller that misses the key begin a new flight. The mutex is held.
+// end ends a flight: the next caller that misses the key begins a new one. mu must be held.
 func (l *Loader) end(f *flight, k string) {
 	f.cancel()
 	if l.flights[k] == f {
@@ -182,7 +182,7 @@ func (l *Loader) load(ctx context.Context, key []byte, ttl time.Duration, load L
 	return it, false, nil
 }
 
-// remember keeps the error of a load. The mutex is held.
+// remember keeps the error of a load. mu must be held.
 func (l *Loader) remember(k string, err error) {
 	if l.cfg.ErrorTTL <= 0 {
 		return
@@ -204,7 +204,7 @@ func (l *Loader) remember(k string, err error) {
 	l.failed[k] = failedLoad{err, now.Add(l.cfg.ErrorTTL)}
 }
 
-// remembered is the error of a load not long ago. The mutex is held.
+// remembered returns the error of a load that failed within ErrorTTL. mu must be held.
 func (l *Loader) remembered(k string) error {
 	f, ok := l.failed[k]
 	switch {

@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
-// Result is what [Client.GetMulti] has for one key.
+// Result is the result of [Client.GetMulti] for one key.
 type Result struct {
 	Item
 	Err error // Get's; with one the value is empty
@@ -38,7 +38,7 @@ func (c *Client) GetMulti(ctx context.Context, keys [][]byte, into []Result) []R
 			err = s.getMulti(ctx, keys, into)
 		}
 		if errors.Is(err, errEnded) {
-			continue // there will be another one, for what has no answer yet
+			continue // with the next one, for the keys that are pending
 		}
 		for i := range into {
 			if into[i].Err == errPending {
@@ -49,10 +49,10 @@ func (c *Client) GetMulti(ctx context.Context, keys [][]byte, into []Result) []R
 	}
 }
 
-// errPending is the error of a key that has no answer yet.
+// errPending is the error of a key that has no result yet.
 var errPending = errors.New("no answer yet")
 
-// getMulti answers what is pending: by READs, and by calls what no READ answers.
+// getMulti gets the pending keys: by READs, and by calls those that no READ settles.
 func (s *session) getMulti(ctx context.Context, keys [][]byte, into []Result) (err error) {
 	for at := 0; s.by != TCP && at < len(keys) && err == nil; {
 		begin := at
@@ -65,7 +65,7 @@ func (s *session) getMulti(ctx context.Context, keys [][]byte, into []Result) (e
 	return err
 }
 
-// askMulti has the server say what is still pending: all calls are under way together.
+// askMulti calls the server for the keys still pending: all calls are under way together.
 func (s *session) askMulti(ctx context.Context, keys [][]byte, into []Result) error {
 	type asked struct {
 		key int

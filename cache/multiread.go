@@ -14,16 +14,17 @@ const (
 	multiBytes = 1 << 20 // that they READ, unless one is longer
 )
 
-// multi are keys whose READs are posted together, in rounds: a key whose record the map has
-// needs one round, and one more for each tombstone that leads on; one that is looked for in the server's
-// map, since that has none or one of a record that is none any more, one for each bucket and one for the record. A round is one doorbell, whatever its READs are of.
+// multi holds keys for READs that are posted together, in rounds. A key with an entry in the map needs one
+// round, and one more for each tombstone that leads on. A key that is looked up in the server's map, since the
+// client's has no entry or one of a record that is gone, needs one round for each bucket and one for the
+// record. A round is one doorbell, whatever it READs.
 type multi struct {
 	n        int
 	keys     [multiReads]planned
-	lo, hi   int                 // the keys whose READs build adds, or requests has
-	build    func(*verbs.List)   // to a list
-	requests func() []dc.Request // of an initiator, instead
-	room     []dc.Request        // for these
+	lo, hi   int                 // the keys that build and requests are for
+	build    func(*verbs.List)   // adds their READs to a list
+	requests func() []dc.Request // returns them for an initiator, instead
+	room     []dc.Request        // for requests
 	next     *multi
 }
 
@@ -45,7 +46,7 @@ type planned struct {
 	err    error
 }
 
-// size is how many bytes are READ.
+// size returns how many bytes are READ.
 func (p *planned) size() int {
 	if p.looks {
 		return wire.BucketSize
@@ -53,7 +54,7 @@ func (p *planned) size() int {
 	return p.entry.Place.Length()
 }
 
-// multi is one that is free. The mutex is held.
+// multi returns a free multi, or a new one. mu must be held.
 func (s *session) multi() *multi {
 	if m := s.multis; m != nil {
 		s.multis, m.next = m.next, nil
@@ -79,7 +80,7 @@ func (s *session) multi() *multi {
 	return m
 }
 
-// remote is what a key's READ is of.
+// remote returns the memory that a key's READ is of.
 func (s *session) remote(p *planned) verbs.Remote {
 	if p.looks {
 		rkey, addr := p.probe.At(p.bucket)
@@ -88,8 +89,8 @@ func (s *session) remote(p *planned) verbs.Remote {
 	return s.regions[p.entry.Place.Region()].At(uint64(p.entry.Place.Offset()))
 }
 
-// readMulti READs the records of pending keys from the one at a place on, and answers how
-// far it got.
+// readMulti READs the records of pending keys from index at on, and returns the index that
+// it got to.
 func (s *session) readMulti(ctx context.Context, keys [][]byte, into []Result, at int) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,9 +129,9 @@ func (s *session) readMulti(ctx context.Context, keys [][]byte, into []Result, a
 	return at, nil
 }
 
-// plan plans the READ of a key's record, or of its first bucket if the map is bounded. Keys
-// that are not in the map otherwise, and all but the first candidate of those that are there
-// several times, are the server's to answer. The mutex is held.
+// plan plans the READ of a key's record, or of its first bucket if the map is bounded. Other
+// keys that are not in the map, and all but the first candidate of those that are there
+// several times, are left to calls. mu must be held.
 func (s *session) plan(m *multi, keys [][]byte, into []Result, at int, now int64) {
 	var room [4]wire.Entry
 	fingerprint := s.m.Fingerprint(keys[at])
@@ -160,14 +161,14 @@ func (s *session) plan(m *multi, keys [][]byte, into []Result, at int, now int64
 	}
 }
 
-// readable tells whether a client may READ what an entry points at.
+// readable reports whether a client may READ what an entry points at.
 func (s *session) readable(e *wire.Entry) bool {
 	return int(e.Place.Region()) < len(s.regions) && e.Place.Length() <= s.c.cfg.MaxRecord
 }
 
-// round posts the READs of as many keys as go together, and looks at what has come: keys that
-// need no other READ leave m, those without an answer to the server. The mutex is held, but
-// meanwhile.
+// round posts the READs of as many keys as go together, and processes them: keys that need no
+// other READ leave m, and are left to calls if they have no result. mu must be held; it is
+// released during the READs.
 func (s *session) round(ctx context.Context, m *multi, keys [][]byte, into []Result) error {
 	if s.buffers(m) == 0 {
 		clear(m.keys[:m.n]) // no memory can be registered: there is another way
@@ -212,8 +213,8 @@ func (s *session) round(ctx context.Context, m *multi, keys [][]byte, into []Res
 	return nil
 }
 
-// giveUp leaves all keys without an answer to the server, after READs that ended with err. The
-// mutex is held.
+// giveUp leaves all remaining keys to calls, after READs that ended with err. mu must be
+// held.
 func (s *session) giveUp(m *multi, err error) {
 	for i := range m.keys[:m.n] {
 		if b := m.keys[i].b; b != nil {
@@ -271,8 +272,8 @@ func (m *multi) part(most int) (reads, bytes int) {
 	return reads, bytes
 }
 
-// buffers gives the keys of a round memory to READ to, and answers how many have some. The
-// mutex is held, but while memory is registered.
+// buffers gives the keys of a round memory to READ to, and returns how many have some. mu
+// must be held; it is released while memory is registered.
 func (s *session) buffers(m *multi) (n int) {
 	bytes := 0
 	for i := range m.keys[:m.n] {
@@ -294,8 +295,7 @@ func (s *session) buffers(m *multi) (n int) {
 	return n
 }
 
-// came takes what a READ has brought, and tells whether the key needs another one. The mutex is
-// held.
+// came processes a READ, and reports whether the key needs another one. mu must be held.
 func (s *session) came(p *planned, keys [][]byte, into []Result, now int64) (more bool) {
 	n := &s.c.count
 	if p.looks {
@@ -329,9 +329,9 @@ func (s *session) came(p *planned, keys [][]byte, into []Result, now int64) (mor
 	return false
 }
 
-// looked takes a bucket, and tells whether the key needs another READ: of the bucket again, of
-// its other bucket, or of the record. What several keys of one fingerprint are is the server's
-// to say.
+// looked processes a bucket, and reports whether the key needs another READ: of the bucket
+// again, of its other bucket, or of the record. Several entries of one fingerprint are left
+// to a call.
 func (s *session) looked(p *planned, keys [][]byte, into []Result) (more bool) {
 	var room [4]wire.Entry
 	n := &s.c.count

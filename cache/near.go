@@ -11,25 +11,24 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
-// near has copies of records that were READ, of one session. A copy is good as long as the
+// near holds copies of records that were READ, of one session. A copy is good as long as the
 // map has the record's entry, which it loses by the server's deltas, and the server was
-// heard lately: [mirror.Mirror.Holds]. So nothing has to be removed here in time, and what
-// is removed only makes room.
+// heard lately: [mirror.Mirror.Holds]. So no copy has to be removed in time, and removing
+// one only makes room.
 //
-// Copies are kept, and dropped, while the session's mutex is held. Whoever has seen that a record is no more, or
-// has found one that the map does not know of, drops the copy of that fingerprint; and what was READ by who had
-// begun before makes none, also if the map has its entry again by then, of a reply or a READ that is older. So what
-// one client answers never goes back in time.
+// Copies are kept, and dropped, with the session's mu held. A READ that finds that a record is gone, or finds one
+// that the map does not know of, drops the copy of that fingerprint. A READ that began before makes no copy, even
+// if the map has its entry again by then, from an older reply or READ. So one client's reads never go back in time.
 type near struct {
 	copies *otter.Cache[uint64, *kept] // by fingerprint
 	most   int                         // bytes of a record
 	bound  uint64                      // ms
-	from   atomic.Int64                // no copy is answered before that time of the session's clock
+	from   atomic.Int64                // no copy is used before that time of the session's clock
 	asked  int64                       // when the server was last asked for its clock
 	marks  [marks]uint32               // how often a copy was dropped, by fingerprint
 }
 
-// marks is for how many kinds of fingerprints drops are counted apart.
+// marks is the number of groups of fingerprints for which drops are counted.
 const marks = 64
 
 // kept is a copy. It does not change.
@@ -43,7 +42,7 @@ type kept struct {
 // keptBytes is about what a copy takes beside key and value.
 const keptBytes = 256
 
-// newNear makes a near cache if one was asked for.
+// newNear makes a near cache if cfg asks for one.
 func newNear(cfg *Config) (*near, error) {
 	if cfg.NearBytes == 0 {
 		return nil, nil
@@ -55,7 +54,7 @@ func newNear(cfg *Config) (*near, error) {
 	return &near{copies: copies, most: cfg.NearBytes / 8, bound: uint64(cfg.NearStale / time.Millisecond)}, err
 }
 
-// nearClock is the local time in ms, if copies need it.
+// nearClock returns the local time in ms, or 0 without a near cache.
 func (s *session) nearClock() int64 {
 	if s.near == nil {
 		return 0
@@ -63,7 +62,7 @@ func (s *session) nearClock() int64 {
 	return s.clock()
 }
 
-// nearby is copied for who does not hold the mutex.
+// nearby is copied with mu not held.
 func (s *session) nearby(key []byte) *kept {
 	if s.near == nil {
 		return nil
@@ -75,7 +74,7 @@ func (s *session) nearby(key []byte) *kept {
 	return k
 }
 
-// item is what Get answers of a copy.
+// item returns what Get returns for a copy.
 func (k *kept) item(key, dst []byte, grow bool) (Item, error) {
 	if !grow && len(k.it.Value) <= len(dst) {
 		return Item{Value: dst[:copy(dst, k.it.Value)], Flags: k.it.Flags, CAS: k.it.CAS}, nil
@@ -88,7 +87,7 @@ func (k *kept) item(key, dst []byte, grow bool) (Item, error) {
 	return it, err
 }
 
-// copied is a copy of a key's record that may be answered; nil without one. The mutex is
+// copied returns a copy of a key's record that may be used; nil without one. mu must be
 // held.
 func (s *session) copied(fingerprint uint64, key []byte, now int64) *kept {
 	k, ok := s.near.copies.GetIfPresent(fingerprint)
@@ -99,14 +98,14 @@ func (s *session) copied(fingerprint uint64, key []byte, now int64) *kept {
 	return k
 }
 
-// copiesFrom has no copy be answered before a time of the session's clock.
+// copiesFrom sets the time of the session's clock before which no copy is used.
 func (s *session) copiesFrom(ms int64) {
 	if s.near != nil {
 		s.near.from.Store(ms)
 	}
 }
 
-// mark is what a READ is to be begun with, for weigh. The mutex is held.
+// mark returns the mark of a READ that is about to begin, for weigh. mu must be held.
 func (s *session) mark(fingerprint uint64) uint32 {
 	if s.near == nil {
 		return 0
@@ -114,8 +113,8 @@ func (s *session) mark(fingerprint uint64) uint32 {
 	return s.near.marks[fingerprint%marks]
 }
 
-// weigh is what to do after a READ that was begun with a mark, of which a copy is made if there is to be one. The
-// record's bytes are still there, as the mutex is held.
+// weigh returns the verdict on a READ that began with a mark, and keeps a copy of a short record if none was
+// dropped since. mu must be held, and the record's bytes still be in their buffer.
 func (s *session) weigh(r *wire.Record, err error, e *wire.Entry, now int64, mark uint32) mirror.Verdict {
 	v := s.m.Weigh(r, err, e, now)
 	switch n := s.near; {
@@ -129,8 +128,8 @@ func (s *session) weigh(r *wire.Record, err error, e *wire.Entry, now int64, mar
 	return v
 }
 
-// askClock has the server say its clock, if what is known of that is so vague that copies
-// look old that are not. Nobody waits for the reply. The mutex is held.
+// askClock asks the server for its clock, if so little is known of that that fresh copies
+// look old. The reply has no waiter. mu must be held.
 func (s *session) askClock() {
 	n, now := s.near, s.clock()
 	if n == nil || s.m.Age(now) < n.bound/4 || uint64(now-n.asked) < n.bound {

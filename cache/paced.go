@@ -16,10 +16,10 @@ const pacedFrom = 64 << 10
 // partsOut is how many parts one call has under way at most.
 const partsOut = 32
 
-// paced tells whether so many bytes, READ together, are READ under the pacer.
+// paced reports whether n bytes that are READ together are READ under the pacer.
 func (c *Client) paced(n int) bool { return c.cfg.PaceFrom >= 0 && n > c.cfg.PaceFrom }
 
-// checkPacer refuses a pacer that can do nothing for READs by a device.
+// checkPacer returns an error if the configured pacer cannot pace READs by a device.
 func (c *Client) checkPacer(d *verbs.Device) error {
 	p := c.cfg.Pacer
 	if p == nil || c.cfg.PaceFrom < 0 {
@@ -35,7 +35,7 @@ func (c *Client) checkPacer(d *verbs.Device) error {
 	return pacerError(err)
 }
 
-// pacerError keeps [ErrClosed] for clients: it is not this one that was closed.
+// pacerError hides the pacer's ErrClosed, which would match [ErrClosed] of the client.
 func pacerError(err error) error {
 	if err == nil {
 		return nil
@@ -95,7 +95,7 @@ func (p *readPart) wait(ctx context.Context) error {
 	return p.read.Wait(ctx)
 }
 
-// newFlow begins one, which is to be ended.
+// newFlow begins a flow, for which end must be called.
 func (s *session) newFlow(ctx context.Context) (*flow, error) {
 	s.mu.Lock()
 	f := s.flows
@@ -118,8 +118,8 @@ func (s *session) newFlow(ctx context.Context) (*flow, error) {
 	return f, nil
 }
 
-// choose chooses the pacer: that of the configuration, or else the device's, which others may
-// close, and have made anew, at any time.
+// choose chooses the pacer: that of the configuration, or else the device's, which its other
+// users may close and make anew at any time.
 func (f *flow) choose() (err error) {
 	if f.p = f.s.c.cfg.Pacer; f.p == nil {
 		if f.p, err = pacer.For(f.s.pd().Device()); err != nil {
@@ -145,7 +145,7 @@ func (f *flow) record(b *buffer, n int, from verbs.Region, off uint64) error {
 }
 
 // start posts a part when there is credit for it: what build adds, or, through an initiator, what
-// requests has.
+// requests returns.
 func (f *flow) start(bytes, reads int, build func(*verbs.List), requests func() []dc.Request) error {
 	credit, err := f.credit(bytes)
 	if err != nil {
@@ -168,10 +168,10 @@ func (f *flow) start(bytes, reads int, build func(*verbs.List), requests func() 
 	return nil
 }
 
-// credit waits for credit. Who has parts under way does not stand in line for it: nobody else would
-// see them complete, and it may be their credit that is missing. So those who wait come first, and
-// one call has all of the threshold only while it is alone. Nor does it fill the send queue, for
-// the same reason: half of that is for what is not paced.
+// credit waits for credit. A flow with parts under way does not queue for it: no other goroutine
+// would see them complete, and it may be their credit that is missing. So waiting flows come first,
+// and one call has all of the threshold only while it is alone. Nor does it fill the send queue,
+// for the same reason: half of that is for what is not paced.
 func (f *flow) credit(bytes int) (pacer.Credit, error) {
 	for {
 		if f.n == 0 || f.n < partsOut && int(f.s.parts.Load()) < f.s.sendQueue()/2 {
@@ -187,8 +187,8 @@ func (f *flow) credit(bytes int) (pacer.Credit, error) {
 	}
 }
 
-// ask asks for credit, and stands in line for it if nothing is under way. Without an error it may
-// have to be asked again.
+// ask asks for credit, and queues for it if nothing is under way. If it returns neither credit nor
+// an error it must be called again.
 func (f *flow) ask(bytes int) (c pacer.Credit, ok bool, err error) {
 	if c, ok, err = f.p.TryAcquire(0, bytes); !ok && err == nil && f.n == 0 {
 		ctx, cancel := context.WithCancel(f.ctx)
@@ -212,7 +212,7 @@ func (f *flow) ask(bytes int) (c pacer.Credit, ok bool, err error) {
 	return c, false, pacerError(err)
 }
 
-// next waits for the part that was begun first, whose credit is the device's until it is over.
+// next waits for the part that was begun first, and releases its credit when it is over.
 func (f *flow) next() error {
 	p := &f.under[f.first]
 	f.first, f.n = (f.first+1)%partsOut, f.n-1
@@ -229,9 +229,9 @@ func (f *flow) next() error {
 	return err
 }
 
-// end waits for everything under way, whose memory is the device's until then, and returns the
-// first error, joined with what is left under way when the context ends. The flow is not to be
-// used any more.
+// end waits for everything under way, since the device may write to its memory until then, and
+// returns the first error, joined with what is left under way when the context ends. The flow
+// must not be used any more.
 func (f *flow) end(err error) error {
 	for f.n > 0 {
 		if failed := f.next(); err == nil {

@@ -11,11 +11,11 @@ import (
 // absent is the verdict that there is no record: no bucket has an entry of the key.
 const absent = mirror.Verdict(255)
 
-// tornBuckets is how often a bucket is READ again that the server was just changing.
+// tornBuckets is how often a bucket that the server is changing is READ at most.
 const tornBuckets = 3
 
-// probe READs the buckets of a key that has no entry in the map, or none that is true, and what they point at. The
-// mutex is held, but meanwhile; the READs are part of the caller's section.
+// probe READs the buckets of a key that has no entry in the map, or none that is true, and what they point at. mu
+// must be held; it is released during READs, which are part of the caller's section.
 func (s *session) probe(ctx context.Context, fingerprint uint64, room []wire.Entry, key, dst []byte, grow bool) (it Item, v mirror.Verdict, err error) {
 	p, ok := s.m.Probe(fingerprint)
 	if !ok {
@@ -44,7 +44,7 @@ func (s *session) probe(ctx context.Context, fingerprint uint64, room []wire.Ent
 	return it, absent, nil
 }
 
-// bucket READs one bucket. The mutex is held, but meanwhile.
+// bucket READs one bucket. mu must be held; it is released during the READ.
 func (s *session) bucket(ctx context.Context, p *mirror.Probe, i int, room []wire.Entry) (found []wire.Entry, refusal, err error) {
 	b, err := s.buffer(wire.BucketSize)
 	if err != nil { // no memory can be registered: there is another way

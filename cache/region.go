@@ -47,7 +47,7 @@ func (c *Client) ReadAt(ctx context.Context, b []byte, off int64) error {
 	}
 }
 
-// region has a request made for each part of b, with registered memory for that part. What a request has failed with
+// region calls request for each part of b, with registered memory for that part. Once a request was begun, an error
 // goes through failed.
 func (c *Client) region(ctx context.Context, op string, b []byte, off int64, request func(*session, *buffer, []byte, uint64) error, failed func(error) error) error {
 	for {
@@ -86,7 +86,7 @@ func (c *Client) region(ctx context.Context, op string, b []byte, off int64, req
 // errPassage: a request through an initiator has failed, and the next one may not.
 var errPassage = errors.New("through the server's target")
 
-// piece has one request made, and tells whether it was begun.
+// piece makes one request, and reports whether it was begun.
 func (s *session) piece(ctx context.Context, b []byte, off uint64, request func(*session, *buffer, []byte, uint64) error) (begun bool, err error) {
 	if err := s.passable(ctx); err != nil {
 		return false, err

@@ -5,10 +5,10 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
-// What a session sends is sent by whoever has something, if that takes no waiting, and otherwise by a goroutine
-// of its own: one of them at a time.
+// A session's messages are sent by the goroutine that has something to send, if that takes no waiting, and
+// otherwise by a goroutine of the session: one of them at a time.
 
-// push has sent what there is to send. The mutex is held, but while something is posted.
+// push posts what there is to send, or leaves it to send. mu must be held; it is released while push posts.
 func (s *session) push() {
 	const rounds = 2 // others may always have more
 	p, ok := s.conn.(link.Poster)
@@ -45,12 +45,11 @@ func (s *session) push() {
 	}
 }
 
-// bulk is how many bytes of calls are written before there is another look at whether the
-// server is to hear how far this client is: it may not have to wait for that behind all
-// that others want.
+// bulk is how many bytes of calls are written before send checks again whether the server
+// has to hear this client's horizon: it must not wait for that behind all calls.
 const bulk = 16 << 10
 
-// send sends calls, and how far this client is.
+// send sends calls, and this client's horizon, until that fails or the session ends.
 func (s *session) send() error {
 	var out, rest []byte // what was taken, and what is left of it
 	var told []byte
@@ -58,7 +57,7 @@ func (s *session) send() error {
 		s.mu.Lock()
 		told = told[:0]
 		if !s.posting {
-			if len(rest) == 0 && len(s.unsent) > 0 { // which may say how far this client was: what it says now comes later
+			if len(rest) == 0 && len(s.unsent) > 0 { // which may have an older horizon: that goes first
 				rest, s.unsent = s.unsent, nil
 			} else {
 				if len(rest) == 0 {
@@ -97,7 +96,7 @@ func (s *session) send() error {
 	}
 }
 
-// appendTold appends what the server is to hear of this client. The mutex is held.
+// appendTold appends this client's horizon and report, if they are due. mu must be held.
 func (s *session) appendTold(out []byte, report *wire.Report) []byte {
 	if !s.tell {
 		return out

@@ -31,7 +31,7 @@ type session struct {
 	reads    *verbs.Link
 	read     *verbs.Requester
 	regions  []verbs.Region // of records
-	writable verbs.Region   // of whatever clients WRITE; of no length if there is none
+	writable verbs.Region   // that clients WRITE; of length 0 if there is none
 	conn     link.Conn
 	by       Transport
 	alive    func()          // is called while the server lets others connect
@@ -53,7 +53,7 @@ type session struct {
 	why     error         // why it ended
 	first   chan struct{} // closed when the map begins
 	readers int           // that hold buffers
-	works   int           // that are to go on by this session to their end, if it is only replaced
+	works   int           // calls of whole, which end by this session even if it is replaced
 	idle    chan struct{} // closed when there are none any more, after the end
 	yield   yield
 	free    [classes]*buffer
@@ -65,18 +65,18 @@ type session struct {
 	sending bool          // a goroutine writes what it took of them
 	posting bool          // or a caller posts it
 	unsent  []byte        // what could not be posted goes first
-	spare   []byte        // of who posts
-	report  wire.Report   // of who sends
+	spare   []byte        // buffer of push
+	report  wire.Report   // of appendTold
 	room    chan struct{} // closed when they have been taken
 	longest int           // value that the server takes; 0: it has not said
-	tell    bool          // the server is to hear how far this client is
-	said    wire.Horizon  // how far it was last
-	soon    *time.Timer   // that has it told once more; nil before the first time
+	tell    bool          // the server has to hear this client's horizon
+	said    wire.Horizon  // that was sent last
+	soon    *time.Timer   // for tellRest; nil before the first time
 	wake    chan struct{}
 }
 
-// connectBy makes a session, whose map has begun. It tells whether the server was there and
-// has admitted this client.
+// connectBy makes a session, and returns when its map has begun. It reports whether the
+// server was reached and has admitted this client.
 func (c *Client) connectBy(ctx context.Context, by Transport, alive func()) (*session, bool, error) {
 	s := &session{
 		c: c, by: by, alive: alive, begun: time.Now(), over: make(chan struct{}), first: make(chan struct{}), idle: make(chan struct{}),
@@ -114,7 +114,7 @@ func (s *session) dial(ctx context.Context) (err error) {
 		return s.dialThrough(ctx)
 	}
 	cfg := link.Config(verbs.LinkConfig{Connect: s.c.cfg.Connect, Dialer: s.c.cfg.Dialer}, receives)
-	cfg.ReceiveApart = true // the end of a SEND is to wake nobody
+	cfg.ReceiveApart = true // a SEND's completion must wake no goroutine
 	cfg.PollFor = s.c.cfg.PollFor
 	cfg.Greet = func(ctx context.Context, conn net.Conn) error { return s.greet(ctx, conn, greet.RDMA) }
 	cfg.Setup = func(l *verbs.Link) (verbs.Offer, error) {
@@ -138,7 +138,7 @@ func (s *session) dial(ctx context.Context) (err error) {
 		return err
 	}
 	hello, err := link.Join(s.link, s.reads, s.c.cfg.Connect, s.seal)
-	if errors.Is(err, greet.ErrSeal) { // there is somebody between, who is not to have it by TCP
+	if errors.Is(err, greet.ErrSeal) { // an attacker is on the path, which must not get it by TCP
 		s.greeted = false
 		return fmt.Errorf("%w: %w", ErrDenied, err)
 	}
@@ -157,7 +157,7 @@ func (s *session) dial(ctx context.Context) (err error) {
 	return nil
 }
 
-// offered sets the region apart that is for WRITEs, if that is the last one.
+// offered splits off the last region if it is for WRITEs.
 func (s *session) offered(writable bool) {
 	if n := len(s.regions); writable && n > 0 {
 		s.regions, s.writable = s.regions[:n-1], s.regions[n-1]
@@ -169,18 +169,18 @@ func (s *session) run() {
 	s.running.Go(func() { s.end(s.send()) })
 }
 
-// clock is the local time in ms.
+// clock returns the local time in ms, since the session began.
 func (s *session) clock() int64 { return int64(time.Since(s.begun) / time.Millisecond) }
 
-// end has everything end: the first cause counts.
+// end ends the session. The first cause counts.
 func (s *session) end(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.endNow(cause)
 }
 
-// endIdle has it end if nothing goes on by it, and tells whether it has ended. After that it
-// takes on nothing.
+// endIdle ends the session if nothing goes on by it, and reports whether it has ended. After
+// that it takes on nothing.
 func (s *session) endIdle(cause error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +190,7 @@ func (s *session) endIdle(cause error) bool {
 	return s.ended.Load()
 }
 
-// whole has something done that takes several steps, between which nothing of it goes on by this session.
+// whole calls do, which has several steps, and keeps endIdle from ending the session between them.
 func (s *session) whole(do func() error) error {
 	s.mu.Lock()
 	if s.ended.Load() {
@@ -207,7 +207,7 @@ func (s *session) whole(do func() error) error {
 	return do()
 }
 
-// endNow is end for who holds the mutex.
+// endNow is end with mu held.
 func (s *session) endNow(cause error) {
 	if s.ended.Swap(true) {
 		return
@@ -235,7 +235,7 @@ func (s *session) cause() error {
 	return s.why
 }
 
-// close frees everything. READs under way end first, then who looks at their memory.
+// close frees everything, after READs under way and then the users of their memory have ended.
 func (s *session) close() error {
 	if s.through != nil {
 		return s.closeThrough()
@@ -251,8 +251,7 @@ func (s *session) close() error {
 	return err
 }
 
-// enter and leave are around everything that looks at registered memory. The mutex is
-// held.
+// enter and leave enclose all use of registered memory. mu must be held.
 func (s *session) enter() (mirror.Section, bool) {
 	if s.ended.Load() {
 		return mirror.Section{}, false
@@ -269,7 +268,7 @@ func (s *session) leave(sec mirror.Section) {
 	}
 }
 
-// receive takes what the server sends.
+// receive processes the server's messages until one cannot be.
 func (s *session) receive() error {
 	var deltas wire.Deltas
 	var chunk wire.Chunk
@@ -317,8 +316,8 @@ func (s *session) receive() error {
 	}
 }
 
-// begin takes the beginning of a snapshot. The first one answers the connection: the
-// server's clock is at least what it says since that was asked for.
+// begin processes the beginning of a snapshot. The server wrote the first one, and read its
+// clock for it, after this session began: it counts as a reply to what was sent then.
 func (s *session) begin(b []byte) error {
 	m, err := wire.ReadMap(b)
 	if err != nil {
@@ -345,8 +344,8 @@ func (s *session) poke() {
 	}
 }
 
-// tellAgain has the server hear a little later how far this client is, if what it hears now is not all: READs that
-// were under way when it asked may be over by then. The mutex is held.
+// tellAgain has the horizon sent once more, a little later, if what is sent now is not all: READs that were under way
+// when the server asked may be over by then. mu must be held.
 func (s *session) tellAgain() {
 	if s.soon == nil {
 		s.soon = time.AfterFunc(again, s.tellRest)

@@ -30,7 +30,7 @@ type Shared struct {
 
 // Shared returns the shared record of a name, which has 1 to 250 bytes. The server has to
 // have such records (Shared in the configuration of package server). A record is empty
-// until somebody changes it.
+// until its first change.
 func (c *Client) Shared(name []byte) (*Shared, error) {
 	if err := checkKey(name); err != nil {
 		return nil, opError("find shared record", name, err)
@@ -38,7 +38,7 @@ func (c *Client) Shared(name []byte) (*Shared, error) {
 	return &Shared{c, slices.Clone(name)}, nil
 }
 
-// Update calls change to make new data from the old, while nobody else changes the
+// Update calls change to make new data from the old, while no other call changes the
 // record. change must be quick, must not keep any part of old, and may be called again if
 // the connection fails. If it returns an error the record stays as it is. Readers see the
 // record before the change or after it; once Update has returned nil they see it after
@@ -60,7 +60,7 @@ func (r *Shared) Update(ctx context.Context, change func(old []byte) ([]byte, er
 	})
 }
 
-// changeError is the program's own, whatever it matches.
+// changeError is the error of the program's change, whatever it matches.
 type changeError struct{ err error }
 
 func (e *changeError) Error() string { return e.err.Error() }
@@ -115,7 +115,7 @@ func number(b []byte) (int64, error) {
 	return 0, ErrNotNumeric
 }
 
-// use has something done until a connection lives to the end of it.
+// use calls do until a connection lives to the end of it.
 func (r *Shared) use(ctx context.Context, op string, do func(place) error) error {
 	for {
 		s, err := r.c.session(ctx)
@@ -160,13 +160,13 @@ type place struct {
 
 // places are where a session's server has the shared records that were asked for, and the way to them.
 type places struct {
-	turn chan struct{} // held by who looks, or changes them
+	turn chan struct{} // a lock of the fields that follow: full while it is held
 	l    *lockoffload.Client
 	at   map[string]place
 	over bool
 }
 
-// place is where a record is, which the server is asked for the first time.
+// place returns where a record is. It asks the server the first time.
 func (s *session) place(ctx context.Context, name []byte) (place, error) {
 	if s.by == TCP {
 		return place{}, ErrNoShared

@@ -15,18 +15,18 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// blockedFor is how long a target is let be through which a READ has failed.
+// blockedFor is how long a target is not used after a READ through it has failed.
 const blockedFor = time.Second
 
-// throughWait is how long a READ waits until its target is attached: then the server is asked. Meanwhile
-// this client says nothing of how far it is, so that is to be well below half of a lease.
+// throughWait is how long a READ waits for its target to attach, before the server is asked. Meanwhile this
+// client says nothing of how far it is, so that must be well below half of a lease.
 const throughWait = time.Second
 
 // throughSlab is how much memory for READs is registered at least: less than elsewhere, since there may
 // be many servers.
 const throughSlab = 16 << 10
 
-// throughQueue is how many parts of long values sessions have under way half of at most.
+// throughQueue is twice the number of parts of long values that a session has under way at most.
 const throughQueue = 64
 
 // firstWait is how long the first READ through a target may take: a client that cannot READ there goes another way.
@@ -35,20 +35,20 @@ const firstWait = 3 * time.Second
 // silentFor is how long READs through a target fail, and none succeeds, until the client connects anew.
 const silentFor = 10 * time.Second
 
-// lookAgain is how often who has to wait for a target looks whether there is one.
+// lookAgain is how often a request that waits for a target checks whether there is one.
 const lookAgain = 10 * time.Millisecond
 
 // parting is how long saying goodbye may take.
 const parting = 100 * time.Millisecond
 
-// through is what a session READs by that has no queue pair of its own: the initiator, and the server's
-// target, of which the server tells, also when there is another one.
+// through is what a session without a queue pair of its own READs by: the initiator, and the server's
+// target, which the server names, and may replace.
 type through struct {
 	s      *session
 	i      *dc.Initiator
 	conn   *link.Stream // to the server; nil before there is one
 	local  net.Addr     // of that
-	number uint64       // of the newest target; who receives has it
+	number uint64       // of the newest target; used by the goroutine that receives
 	now    atomic.Pointer[way]
 
 	mu  sync.Mutex
@@ -64,21 +64,21 @@ type way struct {
 	silent  atomic.Int64 // since then all READs have failed; 0: the last one has not
 }
 
-// open tells whether there may be a READ.
+// open reports whether there may be a READ.
 func (w *way) open(now int64) bool {
 	until := w.blocked.Load()
 	return until == 0 || now >= until
 }
 
-// answered takes note of a READ that was answered.
+// A READ has succeeded: the target is not silent.
 func (w *way) answered() {
 	if w.silent.Load() != 0 {
 		w.silent.Store(0)
 	}
 }
 
-// failed takes note of a READ that has failed, and tells whether that has gone on for too long. Otherwise the
-// target is let be for a while.
+// failed blocks the target for a while after a READ that has failed, and reports whether all READs have failed
+// for too long.
 func (w *way) failed(now int64) (tooLong bool) {
 	w.blocked.Store(now + int64(blockedFor))
 	return !w.silent.CompareAndSwap(0, now) && now-w.silent.Load() >= int64(silentFor)
@@ -86,7 +86,7 @@ func (w *way) failed(now int64) (tooLong bool) {
 
 var errBlocked = errors.New("no READ through the target just now")
 
-// dialThrough connects by TCP to a server through whose target this session READs.
+// dialThrough connects by TCP to a server, for READs through its target.
 func (s *session) dialThrough(ctx context.Context) error {
 	i := s.c.cfg.DC
 	if err := s.c.checkPacer(i.PD().Device()); err != nil {
@@ -96,7 +96,7 @@ func (s *session) dialThrough(ctx context.Context) error {
 	return s.dialTCP(ctx)
 }
 
-// attach begins a session with a server that has let this client in, when a READ has succeeded.
+// attach begins a session with a server that has admitted this client, after a first READ: see tryTarget.
 func (s *session) attach(ctx context.Context, conn net.Conn) error {
 	h := s.through
 	h.conn, h.local = link.NewPartingStream(s.live, conn, 0), conn.LocalAddr()
@@ -108,7 +108,7 @@ func (s *session) attach(ctx context.Context, conn net.Conn) error {
 	return s.tryTarget(ctx)
 }
 
-// meetTarget takes the server's first message: of its target.
+// meetTarget receives the server's first message, which names its target.
 func (s *session) meetTarget(ctx context.Context) error {
 	defer context.AfterFunc(ctx, s.stop)() // which ends what the connection is asked for
 	b, err := s.conn.Next(ctx)
@@ -176,7 +176,7 @@ func (s *session) tryTarget(ctx context.Context) (err error) {
 	return nil
 }
 
-// readTarget is what the server says of a target. Nobody is believed but who has greeted.
+// readTarget decodes what the server says of a target, and checks its seal.
 func (s *session) readTarget(b []byte) (wire.Target, error) {
 	t, err := wire.ReadTarget(b)
 	if err != nil {
@@ -246,7 +246,7 @@ func (h *through) register(n int) (*verbs.MR, error) {
 	return mr, nil
 }
 
-// closeThrough frees everything, when no READ is under way any more, of which it tells the server.
+// closeThrough waits until no READ is under way, says so to the server, and frees everything.
 func (s *session) closeThrough() error {
 	h := s.through
 	err := s.closePlaces()
@@ -286,7 +286,7 @@ func (s *session) readOne(ctx context.Context, from verbs.Remote, to verbs.SGE) 
 	return h.over(ctx, w, h.i.Do(ctx, w.peer, readRequest(from, to)))
 }
 
-// open is the target to READ through, unless it is blocked.
+// open returns the target to READ through, unless it is blocked.
 func (h *through) open() (*way, error) {
 	w := h.now.Load()
 	if w == nil || w.blocked.Load() != 0 && !w.open(time.Now().UnixNano()) {
@@ -295,10 +295,10 @@ func (h *through) open() (*way, error) {
 	return w, nil
 }
 
-// over takes the end of READs through a target: after one that has failed it is blocked for a while. One
-// that another client has forgotten, which shares the initiator, is resolved again. Where the initiator is
-// of no use any more, or the target has not answered for long, the session ends: the next one may have to do
-// without. READs that are under way after the context's end count when they are over.
+// over processes the end of READs through a target, which a failure blocks for a while. A target that
+// another client of the initiator has forgotten is resolved again. If the initiator is of no use any more, or
+// the target has not responded for long, the session ends: the next one may have to do without. READs that
+// are under way after the context's end count when they are over.
 func (h *through) over(ctx context.Context, w *way, err error) error {
 	if err == nil {
 		w.answered()
@@ -340,7 +340,7 @@ func (p *passage) used() bool { return p.h != nil }
 
 func (p *passage) wait(ctx context.Context) error { return p.h.over(ctx, p.w, p.reads.Wait(ctx)) }
 
-// start begins READs together. The requests are the caller's again.
+// start begins READs together. The requests belong to the caller when it returns.
 func (h *through) start(all []dc.Request) (passage, error) {
 	w, err := h.open()
 	if err != nil {
@@ -375,7 +375,7 @@ func (s *session) writeOne(ctx context.Context, to verbs.Remote, from verbs.SGE)
 	return h.over(ctx, w, h.i.Do(ctx, w.peer, dc.Request{Op: dc.Write, Remote: to, Local: from, Timeout: throughWait}))
 }
 
-// passable waits until there may be requests, of a session through whose target there may be none just now.
+// passable waits until there may be requests: there may be no target, or a blocked one, just now.
 func (s *session) passable(ctx context.Context) error {
 	if s.through == nil {
 		return nil
@@ -394,8 +394,8 @@ func (s *session) passable(ctx context.Context) error {
 	}
 }
 
-// notThrough is what the error of READs through a target means: of the caller's context, or the end of
-// the session, or nil: the server is to be asked.
+// notThrough returns the cause of failed READs through a target: the context's error, errEnded, or nil if the
+// server is to be asked.
 func (s *session) notThrough(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:
@@ -407,7 +407,7 @@ func (s *session) notThrough(ctx context.Context) error {
 	return nil
 }
 
-// pd is the protection domain of what READs go to.
+// pd returns the protection domain of the memory that READs go to.
 func (s *session) pd() *verbs.PD {
 	if s.through != nil {
 		return s.through.i.PD()
@@ -415,7 +415,7 @@ func (s *session) pd() *verbs.PD {
 	return s.link.PD()
 }
 
-// sendQueue is how many READs may be posted.
+// sendQueue returns how many READs may be posted.
 func (s *session) sendQueue() int {
 	if s.through != nil {
 		return throughQueue
@@ -423,7 +423,7 @@ func (s *session) sendQueue() int {
 	return s.reads.QP().MaxSendWR()
 }
 
-// gid is the address of this side.
+// gid returns the address of this side.
 func (s *session) gid() (verbs.GIDEntry, error) {
 	if s.through == nil {
 		return s.link.QP().GID(), nil

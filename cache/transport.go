@@ -23,14 +23,13 @@ const (
 	DC   Transport = "DC"   // a hit is a READ through the initiator of [Config], and calls go by TCP
 )
 
-// rdmaShare is how long an attempt by one way may take at most, where another one is to have a chance
-// after it.
+// rdmaShare is how long an attempt by one way may take at most, if there is another one after it.
 const rdmaShare = 7 * time.Second
 
-// drained is how long what goes on by a connection may take that was replaced.
+// drained is how long operations by a connection that was replaced may take.
 const drained = 10 * time.Second
 
-// ways are those by which a client connects, the best one first.
+// ways returns the ways by which a client connects, the best one first.
 func (c *Client) ways() []Transport {
 	w := []Transport{RDMA}
 	if c.cfg.DC != nil {
@@ -43,7 +42,7 @@ func (c *Client) ways() []Transport {
 }
 
 // connect makes a session, by the first of these ways that there is to a server that admits this client. alive is
-// called when the server says that others connect first: how long that takes is not the attempt's fault.
+// called when the server says that others connect first: that does not count as time of the attempt.
 func (c *Client) connect(ctx context.Context, ways []Transport, alive func()) (*session, error) {
 	var instead error
 	for i, by := range ways {
@@ -65,7 +64,7 @@ func (c *Client) connect(ctx context.Context, ways []Transport, alive func()) (*
 	return nil, instead
 }
 
-// connectShare is connectBy, in a part of the time that there is.
+// connectShare is connectBy, in a part of the time left.
 func (c *Client) connectShare(ctx context.Context, by Transport, alive func()) (*session, bool, error) {
 	share := func() time.Duration {
 		if end, ok := ctx.Deadline(); ok {
@@ -87,7 +86,7 @@ func (c *Client) connectShare(ctx context.Context, by Transport, alive func()) (
 	return s, greeted, err
 }
 
-// tellInstead logs that a session is not by the way that was wanted.
+// tellInstead logs that a session is not by the best way.
 func (c *Client) tellInstead(s *session) {
 	log := c.cfg.Logger.With("server", c.address, "error", s.instead)
 	switch {
@@ -101,7 +100,7 @@ func (c *Client) tellInstead(s *session) {
 	}
 }
 
-// greet tells a server who this client is.
+// greet authenticates this client and the server to each other.
 func (s *session) greet(ctx context.Context, conn net.Conn, t greet.Transport) error {
 	seal, err := link.Greet(ctx, conn, t, s.c.cfg.Tenant, s.c.cfg.Key, s.alive)
 	for _, why := range []error{greet.ErrDenied, greet.ErrKeyWanted, greet.ErrStranger, greet.ErrFull} {
@@ -138,14 +137,13 @@ func (s *session) dialTCP(ctx context.Context) error {
 	return nil
 }
 
-// hopes tells whether there may be a better way later than the one that this session is by. A server that has
-// no target gets none while it lives, and an initiator that was closed is of no use any more.
+// hopes reports whether there may be a better way later than the one that this session is by. A server without
+// a target gets none while it lives, and an initiator that was closed is of no use any more.
 func (s *session) hopes() bool {
 	return s.by != s.c.ways()[0] && (s.by == TCP || !errors.Is(s.instead, errNoTarget) && !errors.Is(s.instead, dc.ErrClosed))
 }
 
-// better tries to connect a client by a better way than that of the session that it has, while that lives: when it
-// ends nobody waits for this attempt.
+// better tries to connect by a better way than that of the client's session s, and gives up when s ends.
 func (c *Client) better(s *session) *session {
 	ctx, cancel := context.WithCancel(s.live)
 	defer cancel()
@@ -167,11 +165,11 @@ var closed = func() chan struct{} {
 	return c
 }()
 
-// replace has a better session take over from s, which closes when what goes on by it has ended. The channel that it
-// answers closes then, and not before the one that the last replacement has answered.
+// replace makes b the session instead of s, which closes when what goes on by it has ended. The channel that it
+// returns closes then, and not before the one of the last replacement.
 //
-// Who still asks by s may learn of changes that b has not been told of, so b answers no copies until what these
-// may be of is later.
+// Calls that go on by s may learn of changes that b has not been told of, so b uses no copies until NearStale after
+// the last of them.
 func (c *Client) replace(s, b *session, before <-chan struct{}) (over chan struct{}) {
 	b.copiesFrom(math.MaxInt64)
 	c.set(b, nil)

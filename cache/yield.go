@@ -21,8 +21,8 @@ const (
 	unitBytes    = 2048 // that take about as long as a READ does in any case
 )
 
-// due is called after n READs, of so many bytes together. It tells whether to call [runtime.Gosched] when the mutex
-// is not held any more.
+// due is called after n READs, of so many bytes together. It reports whether to call [runtime.Gosched] once mu is
+// released.
 func (y *yield) due(n, bytes int, begun *time.Time) bool {
 	y.units += n + bytes/unitBytes
 	return y.units >= unitsPerLook && y.look(begun)
@@ -33,7 +33,7 @@ func (y *yield) look(begun *time.Time) bool {
 	return y.poll.Due(time.Since(*begun))
 }
 
-// yieldAfter is for who has READ many records together, and does not hold the mutex.
+// yieldAfter yields, if that is due, after READs of n records together. mu must not be held.
 func (s *session) yieldAfter(n int) {
 	s.mu.Lock()
 	due := s.yield.due(n, 0, &s.begun)

@@ -30,7 +30,7 @@ func (c *inbound) Read(b []byte) (int, error) {
 	}
 }
 
-// rest reads what was there when it was first called. That is not waited for.
+// rest reads what had arrived when it was first called. It does not wait.
 func (c *inbound) rest(b []byte) (int, error) {
 	if !c.asked {
 		c.asked, c.left = true, arrived(c.Conn)

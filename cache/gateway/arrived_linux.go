@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// arrived is how many bytes of a connection the kernel has for who reads next.
+// arrived returns how many bytes of a connection the kernel has that were not read.
 func arrived(nc net.Conn) (n int) {
 	sc, ok := nc.(syscall.Conn)
 	if !ok {

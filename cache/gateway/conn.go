@@ -34,7 +34,7 @@ type conn struct {
 	w       *bufio.Writer
 	users   map[string]string
 	begun   time.Time
-	trusted bool // no password needed, or said
+	trusted bool // no password needed, or given
 	noreply bool
 	line    []byte
 	data    []byte
@@ -81,8 +81,8 @@ func (c *conn) serve() {
 	}
 }
 
-// alive lets the connection wait for what comes next: a stranger no longer than it takes to say
-// a password, in all, and to take the answers.
+// alive sets the deadline for what comes next. A client that has not given its password has Login
+// in all, to give it and to take the replies.
 func (c *conn) alive() {
 	switch {
 	case !c.trusted:
@@ -101,7 +101,7 @@ func (c *conn) peek() (byte, error) {
 	return b[0], nil
 }
 
-// refuseBinary answers in the binary protocol why it is not spoken: a response to the
+// refuseBinary writes in the binary protocol why it is not spoken: a response to the
 // request's opcode and opaque with the status "unknown command".
 func (c *conn) refuseBinary() {
 	c.s.stats.binary.Add(1)
@@ -170,7 +170,7 @@ func (c *conn) swallow(n int) error {
 	return err
 }
 
-// say is an answer that noreply leaves out, and complain one that it does not.
+// say writes a reply, except after noreply; complain writes one in any case.
 func (c *conn) say(text string) error {
 	if c.noreply {
 		return nil
@@ -220,8 +220,8 @@ func (c *conn) command(line string) error {
 	return c.say("ERROR")
 }
 
-// authenticate takes the only command that a stranger may give: a set of any key whose
-// value is a name and a password.
+// authenticate carries out the only command without a password: a set of any key, with a
+// name and a password as the value.
 func (c *conn) authenticate(line string) error {
 	t := split(line, maxTokens)
 	if len(t) < 5 || t[0] != "set" {
@@ -255,7 +255,7 @@ func (c *conn) authenticate(line string) error {
 	return c.complain("STORED")
 }
 
-// do asks the store. What it cannot say is an error of the server.
+// do asks the store. After an error the reply is empty, which failure makes a server error.
 func (c *conn) do(q *Request) Reply {
 	a, err := c.s.cfg.Store.Do(c.s.ctx, q)
 	if err != nil {
@@ -264,7 +264,7 @@ func (c *conn) do(q *Request) Reply {
 	return a
 }
 
-// failure is the text of outcomes that all commands have in common.
+// failure returns the text of outcomes that all commands have in common.
 func failure(s wire.Status) string {
 	switch s {
 	case wire.NoMemory:
@@ -277,8 +277,8 @@ func failure(s wire.Status) string {
 
 const thirtyDays = 60 * 60 * 24 * 30
 
-// until is memcached's expiry as the store takes it: ms from now. More than thirty days
-// is a date.
+// until returns memcached's expiry as the store takes it: ms from now. More than thirty
+// days is a date.
 func until(t int32) int64 {
 	switch {
 	case t < 0:
@@ -292,7 +292,7 @@ func until(t int32) int64 {
 	return int64(t) * 1000
 }
 
-// tooLarge tells whether memcached would find an item too large: it counts a header of 56
+// tooLarge reports whether memcached would find an item too large: it counts a header of 56
 // bytes, the key and a zero, the flags if there are any, the value and the end of its line.
 func (c *conn) tooLarge(key string, flags uint32, n int) bool {
 	size := 56 + len(key) + 1 + n + 2

@@ -20,7 +20,7 @@
 //   - A client that has not started TLS and given its password within ten seconds is
 //     disconnected.
 //
-// Commands that tune memcached's inside (slabs, lru, lru_crawler, watch, extstore) are
-// answered with ERROR. The binary protocol is recognised and refused with the reason. There
+// Commands that tune memcached's inside (slabs, lru, lru_crawler, watch, extstore) get the
+// reply ERROR. The binary protocol is recognised and refused with the reason. There
 // is no UDP.
 package gateway

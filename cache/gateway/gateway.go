@@ -178,7 +178,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	for l := range s.heard {
 		_ = l.Close()
 	}
-	for nc := range s.open { // who waits for a command waits no more
+	for nc := range s.open { // ends waiting for a command
 		_ = nc.SetReadDeadline(time.Unix(1, 0))
 	}
 	s.mu.Unlock()
@@ -233,7 +233,7 @@ func (s *Server) Stats() Stats {
 	}
 }
 
-// knows tells whether a password is a user's, in a time that does not depend on where
+// knows reports whether a password is a user's, in a time that does not depend on where
 // they differ.
 func (c *conn) knows(user, password string) bool {
 	want, ok := c.users[user]

@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
-// begin checks what all meta commands check; false: it has answered.
+// begin checks what all meta commands check. If it returns false it has replied.
 func (c *conn) begin(t []string, f *flags, first int, long, mistake string) (bool, error) {
 	c.s.stats.meta.Add(1)
 	switch {
@@ -213,7 +213,7 @@ func (c *conn) metaCount(t []string) error {
 	return c.complain(failure(a.Status))
 }
 
-// metaDebug answers what is known of a key's record.
+// metaDebug replies with what is known of a key's record.
 func (c *conn) metaDebug(t []string) error {
 	c.s.stats.meta.Add(1)
 	if len(t) < 2 || len(t[1]) > wire.MaxKey {

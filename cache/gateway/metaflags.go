@@ -24,8 +24,8 @@ type flags struct {
 	q      Request
 }
 
-// parse reads the tokens behind a key. Of several mistakes the last one is told, but a
-// flag that is unknown or said twice ends it.
+// parse reads the tokens behind a key. Of several mistakes it returns the last one, but a
+// flag that is unknown or given twice ends it.
 func (f *flags) parse(key string, tokens []string) (mistake string) {
 	f.key, f.tokens, f.q.Delta = []byte(key), tokens, 1
 	var seen [127]bool

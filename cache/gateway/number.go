@@ -23,7 +23,7 @@ func number(tok string) (n uint64, negative, ok bool) {
 	return n, negative, err == nil
 }
 
-// unsigned is a number that does not look negative.
+// unsigned parses a number, and refuses one that looks negative.
 func unsigned(tok string) (uint64, bool) {
 	n, negative, ok := number(tok)
 	if negative {
@@ -32,7 +32,7 @@ func unsigned(tok string) (uint64, bool) {
 	return n, ok && !(negative && int64(n) < 0)
 }
 
-// signed is the low 32 bits of a signed number, as memcached takes them.
+// signed returns the low 32 bits of a signed number, as memcached takes them.
 func signed(tok string) (int32, bool) {
 	n, negative, ok := number(tok)
 	if negative {

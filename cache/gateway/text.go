@@ -53,7 +53,7 @@ func init() {
 	}
 }
 
-// retrieval is a command that answers values.
+// retrieval is a command that returns values.
 type retrieval struct{ cas, touch bool }
 
 var reads = map[string]retrieval{
@@ -93,7 +93,7 @@ func (c *conn) get(t []string, how retrieval) error {
 			c.w.WriteString("\r\n")
 			c.w.Write(a.Value)
 			if _, err := c.w.WriteString("\r\n"); err != nil {
-				return err // nobody is there for the rest
+				return err // the client has gone
 			}
 		case wire.NotFound:
 			c.s.stats.misses.Add(1)
@@ -104,7 +104,7 @@ func (c *conn) get(t []string, how retrieval) error {
 	return c.say("END")
 }
 
-// quiet tells whether the last token is noreply, and sets it.
+// quiet sets c.noreply if the last token is noreply, and returns it.
 func (c *conn) quiet(t []string) bool {
 	c.noreply = c.noreply || t[len(t)-1] == "noreply"
 	return c.noreply
@@ -160,10 +160,10 @@ func (c *conn) store(t []string, op wire.Op, want uint32) error {
 	return c.outcome(a.Status, "STORED")
 }
 
-// joins tells whether a value is added to the one that is there.
+// joins reports whether op adds a value to the one that is there.
 func joins(op wire.Op) bool { return op == wire.OpAppend || op == wire.OpPrepend }
 
-// outcome says what became of a command: done is the word for success.
+// outcome replies with what became of a command: done is the text for success.
 func (c *conn) outcome(s wire.Status, done string) error {
 	switch s {
 	case wire.OK:
@@ -259,7 +259,7 @@ func (c *conn) memlimit(t []string) error {
 	return c.say("MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust")
 }
 
-// tellStats answers the counters of gateway and store. Those of memcached's inside are
+// tellStats replies with the counters of gateway and store. Those of memcached's inside are
 // empty.
 func (c *conn) tellStats(t []string) error {
 	if len(t) > 1 {
