@@ -50,8 +50,8 @@ func passOn(client, server net.Conn) error {
 	return err
 }
 
-// Who is between a client and a server, and passes on what they say until both are content with each
-// other, cannot go on by himself: neither as the client, to READ what is its tenant's, nor as the server.
+// An attacker between a client and a server that passes on their messages until both have authenticated
+// each other cannot go on alone: neither as the client, to READ its tenant's records, nor as the server.
 func TestNobodyTakesOverAGreeting(t *testing.T) {
 	all, ctx := tenants(t), within(t)
 	a := set(t, all.Server("red"), key(1), []byte("secret"))

@@ -71,7 +71,7 @@ func TestUnknownIsWhatWasSent(t *testing.T) {
 	}
 }
 
-// No time is too long: what nobody lives to see is never over, and not over already.
+// No time is too long: a very long one does not overflow to one that is over already.
 func TestExpiryOfAnyTime(t *testing.T) {
 	for ttl, want := range map[time.Duration]int64{
 		0: 0, 1: 1, time.Millisecond: 1, time.Millisecond + 1: 2, time.Hour: 3_600_000, -1: -1, math.MinInt64: -1,

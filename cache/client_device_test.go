@@ -249,7 +249,7 @@ func TestSnapshotAndDeltas(t *testing.T) {
 	require.Positive(t, st.MapBytes)
 }
 
-// After Close everything answers ErrClosed, and contexts end calls.
+// After Close everything returns ErrClosed, and contexts end calls.
 func TestClosedAndContexts(t *testing.T) {
 	s := serve(t, server.Config{Lease: time.Second})
 	c, ctx := dial(t, s.Addr().String(), cache.Config{}), within(t)

@@ -197,7 +197,7 @@ func TestClusterAsksAllAtOnce(t *testing.T) {
 	}
 }
 
-// A server whose process hangs holds up its own keys, and no other's: whichever it is, and
+// A server with a process that hangs holds up its own keys, and no other's: whichever it is, and
 // whether all of it has to be asked or told.
 func TestClusterWithAServerThatHangs(t *testing.T) {
 	lab.NoLeftovers(t)

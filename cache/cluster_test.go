@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// nobody are addresses at which nobody listens, and nobody else can while the test runs.
+// nobody returns addresses without a listener, and no other process can listen there while the test runs.
 func nobody(t *testing.T, n int) (out []string) {
 	t.Helper()
 	for range n {
@@ -28,7 +28,7 @@ func nobody(t *testing.T, n int) (out []string) {
 	return out
 }
 
-// A cluster none of whose servers can be reached is refused, with the reason for each.
+// DialCluster fails if no server can be reached, with the reason for each.
 func TestClusterOfNobody(t *testing.T) {
 	addresses := nobody(t, 3)
 	_, err := DialCluster(t.Context(), addresses, ClusterConfig{Patience: time.Hour})
@@ -48,9 +48,9 @@ func TestClusterOfNobody(t *testing.T) {
 	require.Error(t, err)
 }
 
-// With FailFast nobody waits for a connection, and the error says why there is none.
+// With FailFast no call waits for a connection, and the error says why there is none.
 func TestFailFast(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // for who waits all the same
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // for a call that waits all the same
 	defer cancel()
 	c, err := newClient(nobody(t, 1)[0], Config{FailFast: true})
 	require.NoError(t, err)

@@ -28,7 +28,7 @@ func TestBackToTheInitiator(t *testing.T) {
 	var there atomic.Bool
 	address := other(t, s, func(target *wire.Target) {
 		if !there.Load() {
-			target.Key++ // nobody answers to that
+			target.Key++ // no target has that key
 		}
 	})
 	ctx := within(t)

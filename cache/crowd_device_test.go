@@ -81,7 +81,7 @@ func TestCrowd(t *testing.T) {
 	require.LessOrEqual(t, n.files-few.files, many)
 }
 
-// A client whose turn has not come is told to wait, and connects when others are done.
+// A client is told to wait until its turn comes, and connects when others are done.
 func TestClientsConnectInTurn(t *testing.T) {
 	s := serve(t, server.Config{})
 	most := max(4, 2*runtime.GOMAXPROCS(0)) // at a time

@@ -26,7 +26,7 @@ func Example() {
 	fmt.Printf("%s %v\n", it.Value, err)
 }
 
-// A page that changes only if nobody else changed it.
+// A page that changes only if no other client changed it.
 func ExampleClient_CompareAndSwap() {
 	var c *cache.Client
 	ctx, key := context.Background(), []byte("page")
@@ -79,7 +79,7 @@ func ExampleClient_SetMulti() {
 	}
 }
 
-// A page that is made once for all who want it while it is missing.
+// A page that is made once for all callers that want it while it is missing.
 func ExampleLoader_Load() {
 	var c cache.Cache // a Client or a Cluster
 	l := cache.NewLoader(c, cache.LoaderConfig{ErrorTTL: time.Second})

@@ -83,7 +83,7 @@ func (r *raw) record(e *wire.Entry, key []byte) (wire.Record, error) {
 }
 
 // A client that does not say that it is done with what was freed is cut off within the
-// lease: then its READs are not answered, and what was freed is used again.
+// lease: then its READs fail, and what was freed is used again.
 func TestLateClientIsCutOff(t *testing.T) {
 	const lease = 400 * time.Millisecond
 	s := serve(t, server.Config{Lease: lease})
@@ -129,7 +129,7 @@ func TestClientThatEndsItsQueuePair(t *testing.T) {
 	require.Eventually(t, func() bool { return s.Stats().Clients == 0 }, stuck, time.Millisecond)
 }
 
-// A client that ends while it is sent the map leaves nothing behind, and holds up nobody.
+// A client that ends while it is sent the map leaves nothing behind, and holds up no other client.
 func TestClientEndsInTheMiddleOfTheMap(t *testing.T) {
 	s := serve(t, server.Config{Lease: quiet})
 	for i := range 2000 {

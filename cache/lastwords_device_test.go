@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/ci/lab"
 )
 
-// A server that closes waits a moment for the replies that it has sent: a client whose change it has made is
-// told so, although the packet is lost at first. The moment is a second, which a busy machine may lose.
+// A server that closes waits a moment for the replies that it has sent: a client is told that its change was
+// made, although the packet is lost at first. The moment is a second, which a busy machine may lose.
 func TestServerThatClosesIsHeard(t *testing.T) {
 	lab.NoLeftovers(t)
 	var err error
@@ -29,7 +29,7 @@ func TestServerThatClosesIsHeard(t *testing.T) {
 	t.Fatal("none of three was told: ", err)
 }
 
-// changedWhileItCloses is the outcome of a change whose server closes before the reply has arrived.
+// changedWhileItCloses returns the outcome of a change while the server closes before the reply has arrived.
 func changedWhileItCloses(t *testing.T) error {
 	s, err := server.Listen(within(t), net.JoinHostPort(lab.Require(t, 2)[1].Addr.String(), "0"), server.Config{Memory: 4 << 20, Lease: quiet})
 	require.NoError(t, err)
@@ -47,7 +47,7 @@ func changedWhileItCloses(t *testing.T) error {
 	go func() { changed <- c.Set(within(t), key(1), cache.Item{Value: []byte("v")}, 0) }()
 	require.Eventually(t, func() bool { return s.Stats().Sets == 1 }, stuck, time.Millisecond)
 	stop()
-	time.Sleep(50 * time.Millisecond) // what nobody waits for is gone by now
+	time.Sleep(50 * time.Millisecond) // a server that did not wait would be gone by now
 	require.NoError(t, lab.Clear(far))
 	err = <-changed
 	require.NoError(t, <-served)

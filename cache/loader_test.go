@@ -22,7 +22,7 @@ type shelf struct {
 	mu      sync.Mutex
 	items   map[string]Item
 	gets    int
-	missing func(gets int) // called before a miss is answered
+	missing func(gets int) // called before a miss is returned
 	add     error
 }
 
@@ -57,7 +57,7 @@ func shelved() *shelf { return &shelf{items: map[string]Item{}} }
 
 var errSource = errors.New("the source is down")
 
-// Who misses while a load is under way waits for that, and each gets a value of its own.
+// Callers that miss while a load is under way wait for it, and each gets a value of its own.
 func TestSingleFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLoader(shelved(), LoaderConfig{})
@@ -81,7 +81,7 @@ func TestSingleFlight(t *testing.T) {
 		require.Equal(t, int32(1), loads.Load())
 		for i := range items {
 			require.Equal(t, Item{Value: []byte("value"), Flags: 3}, items[i])
-			items[i].Value[0] = byte(i) // is nobody else's
+			items[i].Value[0] = byte(i) // is this caller's alone
 		}
 		it, err := l.Load(t.Context(), []byte("key"), time.Hour, load)
 		require.NoError(t, err)
@@ -156,7 +156,7 @@ func TestLoadOutlivesItsCaller(t *testing.T) {
 	})
 }
 
-// Errors are everybody's who waits, and remembered only if that was asked for.
+// All waiting callers get the error of a load, which is remembered only if that was asked for.
 func TestErrorsOfLoads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var loads int

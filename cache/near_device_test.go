@@ -20,7 +20,7 @@ import (
 	"github.com/goverbs/goverbs/ci/lab"
 )
 
-// A copy answers without a packet, until the server tells of a change or is silent.
+// A copy is returned without a packet, until the server reports a change or is silent.
 func TestNearCache(t *testing.T) {
 	lab.NoLeftovers(t)
 	p := start(t, netip.AddrPortFrom(lab.Require(t, 2)[1].Addr, 0).String())
@@ -57,7 +57,7 @@ func TestNearCache(t *testing.T) {
 		require.Equal(t, "new", get(), "and never old again")
 	}
 
-	// Nobody tells of changes: copies are too old after a while. READs are not.
+	// The server reports no changes: copies are too old after a while. READs are not.
 	p.stop()
 	stopped := time.Now()
 	time.Sleep(stale + 100*time.Millisecond)
@@ -122,7 +122,7 @@ func TestNearCacheUnderChanges(t *testing.T) {
 	}
 	for i := int64(1); time.Since(begin) < 5*time.Second; i++ {
 		require.NoError(t, b.Set(ctx, counter, cache.Item{Value: strconv.AppendInt(nil, i, 10)}, 0))
-		since.Store(int64(time.Since(begin))) // first: who reads them the other way round expects too little
+		since.Store(int64(time.Since(begin))) // first: a reader that loads them the other way round expects too little
 		acknowledged.Store(i)
 		require.NoError(t, a.Set(ctx, own, cache.Item{Value: strconv.AppendInt(nil, i, 10)}, 0))
 		for range 3 {
@@ -140,7 +140,7 @@ func TestNearCacheUnderChanges(t *testing.T) {
 	require.NotZero(t, seen.Load())
 }
 
-// A loader over a real cache: one load for all who miss, and hits for all who come later.
+// A loader over a real cache: one load for all callers that miss, and hits for all later ones.
 func TestLoader(t *testing.T) {
 	s := serve(t, server.Config{Lease: time.Second})
 	c, ctx := dial(t, s.Addr().String(), cache.Config{}), within(t)

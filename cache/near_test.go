@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
-// offline is a client whose session has a map and a near cache, and no connection: what
-// would need one panics.
+// offline returns a client and its session, which has a map and a near cache, and no
+// connection: what would need one panics.
 func offline(t testing.TB, cfg Config) (*Client, *session) {
 	c, err := newClient("nobody", cfg)
 	require.NoError(t, err)
@@ -99,7 +99,7 @@ func TestNearCopies(t *testing.T) {
 
 // Of two READs of a record the one sees it alive, and the other one finds that there is another record already. If
 // that is said first, what the first one brings makes no copy, also when a reply, or a third READ, that is older
-// has the map know of the record again: what one client answers does not go back in time.
+// has the map know of the record again: one client's reads do not go back in time.
 func TestNearCopiesDoNotGoBack(t *testing.T) {
 	_, s := offline(t, Config{NearBytes: 1 << 20, NearStale: time.Minute})
 	key := []byte("key")
@@ -220,9 +220,9 @@ func BenchmarkNearHit(b *testing.B) {
 	}
 }
 
-// What a caller has learned by a session that was replaced no copy contradicts that the next one has, which may not
-// have been told of it: neither an own change nor what was seen. So it answers none until the one before has
-// ended, and what a copy says is not older than that.
+// No copy of a session contradicts what a caller has learned by the session that it replaced, and may not have told
+// it: neither the caller's change nor what it saw. So a session uses no copies until the one before has ended, and
+// no copy is older than that.
 func TestNearCopiesAfterAReplacement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const stale = 10 * time.Second

@@ -80,7 +80,7 @@ func (p *packets) add(b []byte, server [4]byte) {
 	p.seen[packet{b[bth], [4]byte(b[12:16]) == server, be.Uint32(b[bth+4:]) & 0xffffff, be.Uint32(b[bth+8:]) & 0xffffff}] = true
 }
 
-// take answers what was seen since the last time, when nothing has come for a while.
+// take returns what was seen since the last time, when nothing has come for a while.
 func (p *packets) take() map[[2]byte]int {
 	for before := -1; ; {
 		time.Sleep(50 * time.Millisecond)

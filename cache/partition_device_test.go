@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/ci/lab"
 )
 
-// A client that the server cannot be reached from gets no answer, not even an old one, and holds up
-// nobody: it is cut off within the lease. When there is a way again it goes on, with what is there now.
+// A client that cannot reach the server gets no value, not even an old one, and holds up no other
+// client: it is cut off within the lease. When there is a way again it goes on, with what is there now.
 func TestPartition(t *testing.T) {
 	s := serve(t, server.Config{Lease: 400 * time.Millisecond})
 	c, ctx := dial(t, s.Addr().String(), cache.Config{}), within(t)

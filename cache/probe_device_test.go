@@ -214,7 +214,7 @@ func versioned(key int, v uint64) []byte {
 	return b
 }
 
-// isVersion tells whether it is whole, and no older than it may be.
+// isVersion reports whether b is a whole value of key, of version least or later.
 func isVersion(b []byte, key int, least uint64) bool {
 	if len(b) < 16 {
 		return false
@@ -380,7 +380,7 @@ func TestChangedRecords(t *testing.T) {
 			}
 		}
 	}
-	// What was deleted is a miss, whoever says so.
+	// What was deleted is a miss, whether READs or a call find that.
 	for _, k := range keys {
 		remove(k)
 	}

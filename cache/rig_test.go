@@ -187,7 +187,7 @@ func (p *process) stop() {
 	}
 }
 
-// runs tells of /proc/PID/task/TID/stat whether the thread is not stopped.
+// runs reports whether the thread of /proc/PID/task/TID/stat is not stopped.
 func runs(stat string) bool {
 	b, err := os.ReadFile(stat)
 	_, state, ok := strings.Cut(string(b), ") ")

@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/wiretest"
 )
 
-// narrow is a server's end that takes some messages without waiting, and others not, and answers each
+// narrow is a server's end that takes some messages without waiting, and others not, and replies to each
 // request.
 type narrow struct {
 	replies chan []byte
@@ -61,7 +61,7 @@ func (n *narrow) Next(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// newNarrowSession is a session none of whose goroutines runs yet.
+// newNarrowSession returns a session without running goroutines.
 func newNarrowSession(t *testing.T, n *narrow) *session {
 	c, err := newClient("nobody", Config{})
 	require.NoError(t, err)
@@ -73,8 +73,8 @@ func newNarrowSession(t *testing.T, n *narrow) *session {
 	return s
 }
 
-// Whoever asks sends it, or has it sent when that takes waiting: each request is sent once, in the order in
-// which they were begun, however many goroutines ask.
+// A caller sends its request, or has it sent when that takes waiting: each request is sent once, in the order
+// in which they were begun, however many goroutines call.
 func TestRequestsAreSentOnceAndInOrder(t *testing.T) {
 	const callers, each = 8, 100
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -105,7 +105,7 @@ func TestRequestsAreSentOnceAndInOrder(t *testing.T) {
 	}
 }
 
-// Who asks alone needs no goroutine that sends.
+// A single caller needs no goroutine that sends.
 func TestOneCallerSendsForItself(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

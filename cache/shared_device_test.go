@@ -51,7 +51,7 @@ func TestSharedRecords(t *testing.T) {
 	calls := [2]uint64{a.Stats().Calls, b.Stats().Calls}
 	const each = 15
 	var wg sync.WaitGroup
-	// Soft-RoCE now and then completes a request without its result: then nobody knows.
+	// Soft-RoCE now and then completes a request without its result: then the outcome is unknown.
 	var known, unknown atomic.Int64
 	for i, c := range []*cache.Client{a, b, a, b} {
 		visits, text := sharedRecord(t, c, "visits"), sharedRecord(t, c, "text")
@@ -123,7 +123,7 @@ func TestNoSharedRecords(t *testing.T) {
 }
 
 // While the server's process is stopped clients change what they have found. When it is killed, what
-// was there is gone, and nobody takes a record of the next life for one of the last.
+// was there is gone, and no client takes a record of the next life for one of the last.
 func TestSharedRecordsWithoutTheServer(t *testing.T) {
 	lab.NoLeftovers(t)
 	p := start(t, netip.AddrPortFrom(lab.Require(t, 2)[1].Addr, 0).String())
@@ -222,8 +222,8 @@ func TestSharedRecordsOfACluster(t *testing.T) {
 	require.ErrorIs(t, err, cache.ErrUnavailable)
 }
 
-// Tenants of one address have shared records of their own, or none; nobody else's key opens them, and
-// they keep the one that they have.
+// Tenants of one address have shared records of their own, or none; no other tenant's key opens them,
+// and they keep the one that they have.
 func TestSharedRecordsOfTenants(t *testing.T) {
 	lab.NoLeftovers(t)
 	ctx, ends := within(t), lab.Require(t, 2)

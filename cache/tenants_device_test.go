@@ -141,8 +141,8 @@ func TestWritableRegion(t *testing.T) {
 	require.Equal(t, "record", string(it.Value))
 }
 
-// Who has no key, another one, or the name of nobody, does not come in, by either
-// transport, and is told the same.
+// A client with no key, another key, or the name of no tenant is refused, by either
+// transport, with the same error.
 func TestTenantsKeepStrangersOut(t *testing.T) {
 	all := tenants(t)
 	for name, cfg := range map[string]cache.Config{
@@ -159,7 +159,7 @@ func TestTenantsKeepStrangersOut(t *testing.T) {
 		require.ErrorIs(t, err, cache.ErrDenied, name)
 		require.Less(t, time.Since(begin), 5*time.Second, name)
 	}
-	s := listen(t, server.Config{Memory: 2 << 20}) // everybody's
+	s := listen(t, server.Config{Memory: 2 << 20}) // for clients without a key
 	_, err := cache.Dial(within(t), s.Addr().String(), near(t, cache.Config{Tenant: "red", Key: redKey}))
 	require.ErrorIs(t, err, cache.ErrDenied, "a client with a key talks to no stranger")
 	keyed := listen(t, server.Config{Memory: 2 << 20, Key: redKey, MaxClients: 1})
@@ -256,8 +256,8 @@ func TestRevokedTenant(t *testing.T) {
 	require.Error(t, all.SetKey("green", blueKey))
 }
 
-// Those who say nothing, or anything, before they are let in keep nobody out, get no queue
-// pair, and are soon forgotten.
+// Connections that send nothing, or anything, before they are admitted keep no client out,
+// get no queue pair, and are soon closed.
 func TestStrangersAtTheDoor(t *testing.T) {
 	all, ctx := tenants(t), within(t)
 	at := all.Addr().String()
@@ -305,7 +305,7 @@ func TestStrangersAtTheDoor(t *testing.T) {
 	require.Equal(t, uint64(1), red.Stats().Sessions)
 }
 
-// Many who come at once are let in, each of them.
+// Many clients that connect at once are all admitted.
 func TestManyAtTheDoor(t *testing.T) {
 	all, d := tenants(t), near(t, cache.Config{}).Dialer
 	var greetings sync.WaitGroup

@@ -200,7 +200,7 @@ func held(t *testing.T, kind string) (n int, size uint64) {
 }
 
 // A client of many servers has the queue pairs of its initiator, and no others; and hits of them all, also
-// when there are more servers than contexts. A server that is gone takes nobody else along.
+// when there are more servers than contexts. A server that is gone does not affect the others.
 func TestManyServersThroughOneInitiator(t *testing.T) {
 	const servers, contexts = 4, 2
 	lab.NoLeftovers(t)

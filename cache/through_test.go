@@ -95,8 +95,8 @@ func TestServerWithoutATargetJustNow(t *testing.T) {
 	require.ErrorIs(t, err, wire.Malformed, "there is nothing to READ")
 }
 
-// A target through which a READ has failed is let be for a while, and given up when all READs have failed for
-// long: not if one was answered in between.
+// A target through which a READ has failed is not used for a while, and given up when all READs have failed for
+// long: not if one has succeeded in between.
 func TestTargetThatIsSilent(t *testing.T) {
 	var w way
 	now := time.Now().UnixNano()
@@ -111,7 +111,7 @@ func TestTargetThatIsSilent(t *testing.T) {
 	require.True(t, w.failed(now+2*int64(silentFor)))
 }
 
-// A READ whose caller has gone counts when it is over.
+// A READ counts when it is over, also after its caller has gone.
 func TestTargetOfACallThatWasLeft(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

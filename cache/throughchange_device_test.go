@@ -78,7 +78,7 @@ func TestWarmRestartThroughAnInitiator(t *testing.T) {
 	cfg := server.Config{Memory: 4 << 20, Lease: 500 * time.Millisecond, DC: server.DCConfig{Responders: 2}, Snapshot: filepath.Join(t.TempDir(), "snapshot")}
 	i := initiator(t, 1)
 	var clients []*cache.Client
-	var sum, unknown atomic.Int64 // what was acknowledged, and what nobody knows of
+	var sum, unknown atomic.Int64 // of changes that were acknowledged, and of those with an unknown outcome
 	var working sync.WaitGroup
 	over, stop := context.WithCancel(ctx)
 	defer stop()

@@ -44,7 +44,7 @@ func TestGoodbyeThroughAnInitiator(t *testing.T) {
 	}
 }
 
-// Who is gone without a word is waited for, and not cut off.
+// The server waits for a client that is gone without a goodbye, and does not cut it off.
 func TestGoneWithoutGoodbye(t *testing.T) {
 	s := serve(t, server.Config{Lease: 200 * time.Millisecond, DC: server.DCConfig{Responders: 4}})
 	r := strand(t, s)
@@ -164,7 +164,7 @@ func TestAnotherWayThanTheInitiator(t *testing.T) {
 	i, ctx := initiatorAs(t, dc.InitiatorConfig{Contexts: 2, ConnectTimeout: 300 * time.Millisecond}), within(t)
 	closed := initiator(t, 1)
 	require.NoError(t, closed.Close())
-	wrong := other(t, s, func(target *wire.Target) { target.Key++ }) // nobody answers to that
+	wrong := other(t, s, func(target *wire.Target) { target.Key++ }) // no target has that key
 	for name, c := range map[string]struct {
 		address string
 		cfg     cache.Config
@@ -231,8 +231,8 @@ func TestInitiatorClosesUnderItsClients(t *testing.T) {
 	}
 }
 
-// A client that closes while a READ through its initiator is under way that nobody answers waits for its end
-// and no longer; the GET is told that the client was closed.
+// A client that closes while a READ through its initiator is under way without a response waits for its end
+// and no longer; the GET returns that the client was closed.
 func TestCloseDuringAGETThroughAnInitiator(t *testing.T) {
 	s := serve(t, byDC)
 	ctx := within(t)

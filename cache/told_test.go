@@ -112,7 +112,7 @@ func TestClientSaysHowFarItIs(t *testing.T) {
 	})
 }
 
-// What a client said that could not be posted comes before what it says later: a server believes nobody who goes back.
+// A horizon that could not be posted is sent before later ones: a server refuses one that goes back.
 func TestClientDoesNotGoBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &hears{say: make(chan []byte), full: true}
@@ -178,7 +178,7 @@ func TestClientSendsNoValueThatIsTooLong(t *testing.T) {
 	require.Equal(t, wire.TooLarge, a.Status)
 }
 
-// A target is not taken twice: who goes over to the one that it READs through would forget that.
+// A target is not taken twice: a client that switched to the one that it READs through would forget that.
 func TestTargetIsToldTwice(t *testing.T) {
 	w := &way{}
 	s := &session{through: &through{number: 4}}

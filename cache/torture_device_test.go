@@ -46,7 +46,7 @@ func versionOf(key uint64, b []byte, scratch []byte) (uint64, bool) {
 	return v, v < 1<<40 && string(stamped(scratch[:0], key, v)) == string(b)
 }
 
-// tortured is a key: its only writer says what nobody may see any more.
+// tortured is a key: its only writer says which versions no reader may see any more.
 type tortured struct {
 	floor   atomic.Uint64 // versions below it are over: a change after them was acknowledged
 	version uint64        // of the writer alone

@@ -99,7 +99,7 @@ func TestWithoutRDMA(t *testing.T) {
 	require.Empty(t, st.Instead)
 	require.Equal(t, uint64(2), st.Sessions)
 	require.Eventually(t, func() bool { return s.Stats().Streams == 0 && c.Stats().Whole }, stuck, time.Millisecond)
-	for c.Stats().Hits == 0 { // until the map tells of the last change, the server is asked
+	for c.Stats().Hits == 0 { // until the map has the last change, the server is asked
 		it, err = c.Get(ctx, key(n-1))
 		require.NoError(t, err)
 		require.Equal(t, string(key(n-1)), string(it.Value))
@@ -117,8 +117,8 @@ func greeted(t *testing.T, at string) net.Conn {
 	return c
 }
 
-// Hostile bytes by TCP end the one who sends them. A client that takes nothing has what waits
-// for it bounded, and its requests wait then.
+// Hostile bytes by TCP end the connection that sends them. For a client that takes nothing what
+// waits is bounded, and its requests wait then.
 func TestHostileStreams(t *testing.T) {
 	s := serve(t, server.Config{MaxValue: 100_000, Lease: quiet})
 	at := s.Addr().String()

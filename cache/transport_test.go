@@ -34,7 +34,7 @@ func TestNoAttemptByRDMAAfterTCP(t *testing.T) {
 }
 
 // A session that is replaced ends no call that it has taken on, and takes on none when it has
-// seen that nobody waits.
+// seen that no call waits.
 func TestReplacedSessionEndsNoCall(t *testing.T) {
 	c, err := newClient("nobody", Config{})
 	require.NoError(t, err)

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whoever READs without a pause makes a scheduling point before the runtime makes one for it, after 10 ms, be the
-// READs short, long, or many together; and not much sooner, since it may wake a thread.
+// A goroutine that READs without a pause yields before the runtime preempts it, after 10 ms, be the READs short,
+// long, or many together; and not much sooner, since that may wake a thread.
 func TestREADsMakeSchedulingPoints(t *testing.T) {
 	for name, read := range map[string]struct {
 		n, bytes int

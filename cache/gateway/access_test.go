@@ -74,7 +74,7 @@ func TestTLS(t *testing.T) {
 	require.NotContains(t, dial(t, "tcp", addr).rest("get a\r\n"), "END", "nothing is said in the clear")
 }
 
-// Another certificate and other passwords are for who connects later; nobody is let go.
+// Another certificate and other passwords are for later connections; none is closed.
 func TestAdmit(t *testing.T) {
 	first, knowsFirst := certificate(t, "first")
 	s, addr := newServer(t, Config{TLS: first, Users: map[string]string{"ann": "old"}})
@@ -122,8 +122,8 @@ func stranger(w writer) string {
 	return set(fmt.Sprint(len(token)), token+"\r\n")
 }
 
-// What a stranger says is answered as memcached -Y answers it, up to the end of the
-// connection.
+// A client without a password gets the replies that memcached -Y sends, up to the end of
+// the connection.
 func TestStrangersAgainstMemcached(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "users")
 	require.NoError(t, os.WriteFile(file, []byte("ann:secret\ncarl:a:b\n"), 0o644))
@@ -152,7 +152,7 @@ func TestStrangersAgainstMemcached(t *testing.T) {
 	}
 }
 
-// line sends something and reads a line, or nothing from who closes.
+// line sends something and reads a line, or nothing if the peer closes.
 func (p *peer) line(text string) string {
 	p.t.Helper()
 	_, err := p.nc.Write([]byte(text))
@@ -182,7 +182,7 @@ func (l *bare) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// Who uses up all files does not end the service.
+// A process without free file descriptors goes on serving.
 func TestServeWithoutFiles(t *testing.T) {
 	s, err := New(Config{Store: newLocal(t)})
 	require.NoError(t, err)

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Commands that have arrived are carried out, also those that nobody has read yet: more than fit
+// Commands that have arrived are carried out, also those that were not read yet: more than fit
 // into a buffer wait behind one that takes long. What comes later is not.
 func TestShutdownCarriesOutWhatHasArrived(t *testing.T) {
 	for name, secure := range map[string]bool{"plain": false, "TLS": true} {

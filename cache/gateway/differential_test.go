@@ -50,7 +50,7 @@ func memcached(t testing.TB, more ...string) *peer {
 // side's own in the place of CAS.
 type step struct {
 	text  string
-	key   string // whose number it is
+	key   string // that the number is of
 	shift int
 }
 
@@ -153,7 +153,7 @@ func (w writer) flags(from string, most int) string {
 }
 
 // renew stores a number after arithmetic. Whether memcached fills a number that became
-// shorter up with spaces depends on who else holds the item just then. Of numbers from
+// shorter up with spaces depends on what else holds the item just then. Of numbers from
 // 2^63 on it takes a minus sign for theirs that was left in the memory behind them.
 func (w writer) renew(key string) string {
 	v := w.of("3", "42", "9223372036854775807", "007")
@@ -254,8 +254,8 @@ func (w writer) step() step {
 	}
 }
 
-// pipeline are several commands that are sent together. A get of a key that is too long takes with it what
-// memcached has not sent yet of the answers to those before it.
+// pipeline returns several commands that are sent together. A get of a key that is too long takes with it what
+// memcached has not sent yet of the replies to those before it.
 func (w writer) pipeline() step {
 	var all step
 	for n := 2 + w.IntN(8); n > 0; n-- {
@@ -301,7 +301,7 @@ func against(t testing.TB, seed uint64, n int, theirs, ours *peer) {
 	over = true
 }
 
-// The same scripts to memcached and to the gateway: the answers are the same bytes.
+// The same scripts to memcached and to the gateway: the replies are the same bytes.
 func TestAgainstMemcached(t *testing.T) {
 	theirs := memcached(t)
 	_, addr := newServer(t, Config{})

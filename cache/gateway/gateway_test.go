@@ -75,7 +75,7 @@ func FuzzConnection(f *testing.F) {
 	})
 }
 
-// Who has sent a whole command before the end gets its answer; who has not is let go.
+// A client that has sent a whole command before the end gets its reply; others are disconnected.
 func TestShutdown(t *testing.T) {
 	l := newLocal(t)
 	slow := &slowStore{local: l, begun: make(chan struct{}, 1), proceed: make(chan struct{})}
@@ -135,7 +135,7 @@ func (s *slowStore) Do(ctx context.Context, q *Request) (Reply, error) {
 }
 
 // What memcached has learned after 1.6.18 is what that says of it, and a get of a key that is too long leaves the
-// answers before it alone.
+// replies before it alone.
 func TestNotOfMemcached(t *testing.T) {
 	_, addr := newServer(t, Config{})
 	p := dial(t, "tcp", addr)

@@ -61,7 +61,7 @@ func (p *peer) closes() {
 	require.NotErrorIs(p.t, err, os.ErrDeadlineExceeded)
 }
 
-// Who does not say a password has no place for long, whatever else it says, or does not take.
+// A client that gives no password has no place for long, whatever else it sends, or does not take.
 func TestStrangersHaveToGo(t *testing.T) {
 	_, addr := newServer(t, Config{Users: map[string]string{"ann": "secret"}, Login: time.Second})
 	ann, silent, loud := dial(t, "tcp", addr), dial(t, "tcp", addr), dial(t, "tcp", addr)
