@@ -169,7 +169,7 @@ func newClient(address string, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Address is the server's address, as it was passed to Dial.
+// Address returns the server's address, as it was passed to Dial.
 func (c *Client) Address() string { return c.address }
 
 // Close ends the connection: calls under way get [ErrClosed]. Closing twice is not an
@@ -255,7 +255,7 @@ func (c *Client) set(s *session, failure error) {
 	c.changed = make(chan struct{})
 }
 
-// session returns the connection, and waits while there is none that has not ended.
+// session returns the current session, and waits for one if there is none or it has ended.
 func (c *Client) session(ctx context.Context) (*session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -138,7 +138,7 @@ func (l *Loader) end(f *flight, k string) {
 // errGoexit is the error of a LoadFunc that ends its goroutine.
 var errGoexit = errors.New("cache: the LoadFunc called runtime.Goexit")
 
-// fly is the goroutine of a flight.
+// fly runs a flight, in a goroutine of its own.
 func (l *Loader) fly(f *flight, k string, ttl time.Duration, load LoadFunc) {
 	failed := true
 	f.err = errGoexit

@@ -62,7 +62,7 @@ func (s *session) nearClock() int64 {
 	return s.clock()
 }
 
-// nearby is copied with mu not held.
+// nearby is copied for callers that do not hold mu.
 func (s *session) nearby(key []byte) *kept {
 	if s.near == nil {
 		return nil

@@ -207,7 +207,7 @@ func (s *session) whole(do func() error) error {
 	return do()
 }
 
-// endNow is end with mu held.
+// endNow is end for callers that hold mu.
 func (s *session) endNow(cause error) {
 	if s.ended.Swap(true) {
 		return
@@ -268,7 +268,7 @@ func (s *session) leave(sec mirror.Section) {
 	}
 }
 
-// receive processes the server's messages until one cannot be.
+// receive processes the server's messages until the connection fails or one is malformed.
 func (s *session) receive() error {
 	var deltas wire.Deltas
 	var chunk wire.Chunk

@@ -70,8 +70,8 @@ func (p *Put) request() wire.Request {
 	return wire.Request{Op: wire.OpSet, Key: p.Key, Value: p.Value, Flags: p.Flags, Expiry: expiry(p.TTL)}
 }
 
-// setMulti stores what is pending. Pending stays what the server has no memory for, and,
-// with an error, what was not sent.
+// setMulti stores the pending records. Those that the server has no memory for stay
+// pending, and, with an error, those that were not sent.
 func (s *session) setMulti(ctx context.Context, puts []Put, into []error) (err error) {
 	calls := make([]*call, len(puts))
 	s.mu.Lock()

@@ -250,7 +250,7 @@ func (s *session) drop(l *lockoffload.Client, cause error) {
 	}
 }
 
-// closePlaces ends what there is for shared records.
+// closePlaces closes the connection for shared records, and allows no other.
 func (s *session) closePlaces() error {
 	p := &s.places
 	p.turn <- struct{}{}

@@ -26,7 +26,7 @@ const throughWait = time.Second
 // be many servers.
 const throughSlab = 16 << 10
 
-// throughQueue is twice the number of parts of long values that a session has under way at most.
+// throughQueue is what stands for a send queue's length, half of which is for parts of long values.
 const throughQueue = 64
 
 // firstWait is how long the first READ through a target may take: a client that cannot READ there goes another way.
@@ -188,7 +188,7 @@ func (s *session) readTarget(b []byte) (wire.Target, error) {
 	return t, nil
 }
 
-// toldTarget goes over to another target.
+// toldTarget switches to another target.
 func (s *session) toldTarget(b []byte) error {
 	h := s.through
 	if h == nil {
@@ -217,7 +217,7 @@ func (s *session) toldTarget(b []byte) error {
 	return nil
 }
 
-// forget gives up a target, and those before it, as soon as no READ is under way there.
+// forget gives up a target, and those before it, unless a READ is under way there: then the next call does.
 func (h *through) forget(p *dc.Peer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -234,7 +234,7 @@ func (h *through) forget(p *dc.Peer) {
 	h.old = left
 }
 
-// register makes memory that READs go to.
+// register registers memory that READs go to.
 func (h *through) register(n int) (*verbs.MR, error) {
 	mr, err := h.i.PD().AllocMR(n, verbs.MRConfig{})
 	if err != nil {
@@ -353,7 +353,7 @@ func (h *through) start(all []dc.Request) (passage, error) {
 	return passage{h, w, reads}, nil
 }
 
-// do READs together.
+// do executes READs together.
 func (h *through) do(ctx context.Context, all []dc.Request) error {
 	p, err := h.start(all)
 	if err != nil {

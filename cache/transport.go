@@ -183,7 +183,7 @@ func (c *Client) replace(s, b *session, before <-chan struct{}) (over chan struc
 	return over
 }
 
-// drain closes a session when what goes on by it has ended.
+// drain closes a session when what goes on by it has ended, or after drained.
 func (c *Client) drain(s *session) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

@@ -21,8 +21,8 @@ const (
 	unitBytes    = 2048 // that take about as long as a READ does in any case
 )
 
-// due is called after n READs, of so many bytes together. It reports whether to call [runtime.Gosched] once mu is
-// released.
+// due is called after n READs, of so many bytes together. It reports whether to call [runtime.Gosched] once the
+// session's mu is released.
 func (y *yield) due(n, bytes int, begun *time.Time) bool {
 	y.units += n + bytes/unitBytes
 	return y.units >= unitsPerLook && y.look(begun)

@@ -4,5 +4,5 @@ package gateway
 
 import "net"
 
-// arrived is not known here: what the kernel has yet is lost when the connection closes.
+// arrived returns 0: what the kernel still has is lost when the connection closes.
 func arrived(net.Conn) int { return 0 }

@@ -109,7 +109,7 @@ func newAccess(t *tls.Config, users map[string]string) *access {
 // a correct password stay.
 func (s *Server) Admit(t *tls.Config, users map[string]string) { s.access.Store(newAccess(t, users)) }
 
-// Serve takes connections until Close, or until the listener fails.
+// Serve accepts connections until Close, or until the listener fails.
 func (s *Server) Serve(l net.Listener) error {
 	s.mu.Lock()
 	if s.closed {
@@ -167,7 +167,7 @@ func (s *Server) admit(nc net.Conn) {
 	})
 }
 
-// Shutdown takes no more connections, carries out the commands that have arrived whole,
+// Shutdown accepts no more connections, carries out the commands that have arrived whole,
 // and closes. If ctx ends first, it closes then, and returns that error. On Linux the
 // commands include those that the kernel holds for a connection when it is that
 // connection's turn; elsewhere only those that were read.
