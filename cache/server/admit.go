@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/greet"
 )
 
-// admitted is the connection of a client that was let in: it has a place until it closes, and its turn
-// to connect is over then at the latest.
+// admitted is the connection of an admitted client. It has a place until it closes, which also ends
+// its turn to connect.
 type admitted struct {
 	net.Conn
 	by       greet.Transport
@@ -22,7 +22,7 @@ type admitted struct {
 	leave    func()
 }
 
-// SyscallConn is [syscall.Conn]'s.
+// SyscallConn implements [syscall.Conn].
 func (a *admitted) SyscallConn() (syscall.RawConn, error) {
 	if c, ok := a.Conn.(syscall.Conn); ok {
 		return c.SyscallConn()
@@ -36,15 +36,16 @@ func (a *admitted) Close() error {
 	return err
 }
 
-// room tells whether there is any for another client.
+// room reports whether there is room for another client.
 func (s *Server) room() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.cfg.MaxClients == 0 || s.places < s.cfg.MaxClients
 }
 
-// admit lets a client in, and tells whether it did. Otherwise the connection is still the
-// caller's. The seal is of the client's greeting. The client's turn to connect ends when it has; nil means that it needs none.
+// admit admits a client, and reports whether it did. Otherwise the connection is still the caller's.
+// The seal is of the client's greeting. The client's turn to connect ends when it has connected; nil
+// means that it needs none.
 func (s *Server) admit(conn net.Conn, t greet.Transport, seal greet.Seal, connects *turn) bool {
 	s.mu.Lock()
 	if s.closed || s.cfg.MaxClients > 0 && s.places >= s.cfg.MaxClients {
@@ -70,7 +71,7 @@ func (s *Server) admit(conn net.Conn, t greet.Transport, seal greet.Seal, connec
 	return true
 }
 
-// serveStreams has the clients that come by TCP, until ctx ends.
+// serveStreams serves the clients that connect by TCP, until ctx ends.
 func (s *Server) serveStreams(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() { _ = s.streams.Close() })()
 	var clients sync.WaitGroup
@@ -96,7 +97,7 @@ func (s *Server) serveAdmitted(ctx context.Context, conn *admitted) error {
 	return s.serveStream(ctx, conn)
 }
 
-// serveStream has a client that cannot READ: everything is a call, so it gets no map.
+// serveStream serves a client that cannot READ: everything is a call, so it gets no map.
 func (s *Server) serveStream(ctx context.Context, conn net.Conn) error {
 	ctx, cut := context.WithCancelCause(ctx)
 	defer cut(nil)
@@ -109,7 +110,7 @@ func (s *Server) serveStream(ctx context.Context, conn net.Conn) error {
 	return s.talk(ctx, link.NewStream(ctx, conn, s.maxRequest()), id, c)
 }
 
-// hungUp tells whether an error is the end of a connection that the client has closed.
+// hungUp reports whether an error is the end of a connection that the client has closed.
 func hungUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed)
 }

@@ -5,11 +5,11 @@ import "time"
 // Clients that wait for no reply may not know of a change for as long as announceAfter, and for
 // announceEvery while changes go on, or announceEach for each client if that is longer: what changed
 // meanwhile comes in one message. So many clients do not take all of the server's time; a sixteenth of
-// the lease is the longest. A client whose map is behind finds tombstones, and READs more to find what
+// the lease is the longest. A client with a map that is behind finds tombstones, and READs more to find what
 // became of the records, so it is right all the same.
 //
 // Replies have all changes before them, so a client that calls often enough is sent nothing else: only
-// those are told that have heard of none for that long, or nearly.
+// clients are told that have heard of no change for that long, or nearly.
 //
 // A client says with its next call that it has left changes behind. One that makes no call is asked, once in
 // an eighth of the lease, which is soon enough for one that has half of it; and at once when changes may soon
@@ -20,12 +20,13 @@ const (
 	announceEach  = 20 * time.Millisecond
 )
 
-// pause is how long changes are collected for so many clients.
+// pause returns how long changes are collected for so many clients.
 func pause(clients int, lease time.Duration) time.Duration {
 	return max(announceEvery, min(time.Duration(clients)*announceEach, lease/16))
 }
 
-// announce has clients told of changes soon, if there are any that they do not know. The mutex is held.
+// announce schedules a message to clients about changes, if there are any that they do not know. s.mu
+// must be held.
 func (s *Server) announce() {
 	if s.due || s.closed || s.store.Seq() == s.toldOf {
 		return
@@ -38,8 +39,8 @@ func (s *Server) announce() {
 	s.tell.Reset(after)
 }
 
-// pressed tells whether so much memory waits for what clients have not heard of yet that changes
-// may soon have none.
+// pressed reports whether so much memory waits for what clients have not heard of yet that changes may
+// soon have none. s.mu must be held.
 func (s *Server) pressed() bool {
 	n := s.store.Stats().Arena
 	return n.Limbo > n.Total/64
@@ -76,11 +77,11 @@ func (s *Server) announceNow() {
 	s.announce()
 }
 
-// behind tells whether a client does not know of a change. The server's mutex is held.
+// behind reports whether a client does not know of a change. The server's mu must be held.
 func (c *client) behind(seq uint64) bool { return c.reads && c.next <= seq }
 
-// ask has a client say how far it is, unless there is nothing to hear, or it was asked of the same just before.
-// The mutex is held.
+// ask has a client say how far it is, unless it has left all changes behind, or was asked about the
+// same changes just before. s.mu must be held.
 func (s *Server) ask(id uint64, c *client, now time.Time) {
 	if seq := s.store.Seq(); c.reads && s.store.Behind(id) && (c.askedOf < seq || now.Sub(c.asked) >= announceAfter) {
 		c.asks = true
@@ -88,7 +89,7 @@ func (s *Server) ask(id uint64, c *client, now time.Time) {
 	}
 }
 
-// askAll asks all. The mutex is held.
+// askAll asks all clients. s.mu must be held.
 func (s *Server) askAll() {
 	now := time.Now()
 	for id, c := range s.clients {

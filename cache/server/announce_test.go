@@ -62,7 +62,7 @@ func (l *listener) heard() int {
 	return len(l.times)
 }
 
-// told is a server with a client that it tells of changes, and of nothing else.
+// told returns a server with a client that it tells of changes, and of nothing else.
 func told(t *testing.T) (*Server, *listener) {
 	s, _ := tablesRig(t, func(int) error { return nil })
 	s.cfg.Lease = time.Hour
@@ -109,7 +109,7 @@ func TestChangesAreToldTogether(t *testing.T) {
 	})
 }
 
-// A client whose replies tell it of changes is told nothing else, until it calls no more; and neither
+// A client that hears of changes by replies is told nothing else, until it calls no more; and neither
 // does another one know of a change later for that.
 func TestRepliesTellOfChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -304,8 +304,8 @@ func TestBeats(t *testing.T) {
 	})
 }
 
-// A client whose calls say how far it is, is not asked, also when there is always something newer; when it calls
-// no more, it is.
+// A client that says in its calls how far it is, is not asked, also when there is always something
+// newer; when it calls no more, it is.
 func TestTalkersAreNotAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := told(t)

@@ -18,19 +18,19 @@ const (
 	chunk      = 1024    // entries of a snapshot at a time
 )
 
-// errLate is the end of a client that hangs.
+// errLate is the error of a client that hangs.
 var errLate = errors.New("it has not said within the lease that it is done with what was freed")
 
-// client is one that is connected. The server's mutex guards it.
+// client is a connected client. The server's mu guards it.
 type client struct {
 	cut   context.CancelCauseFunc
 	next  uint64 // delta
 	pos   uint64 // of the snapshot
 	snap  bool
 	reads bool // READs, and has the map; otherwise all that it wants is a call
-	begun bool // the map has, for who has none
+	begun bool // a client that has no map was sent the beginning of one
 	beats bool // it wants to hear from the server when there is nothing new, too
-	// answered says that who takes its messages sends the replies, too.
+	// whether the goroutine that takes its messages sends the replies, too
 	answered bool
 	seal     greet.Seal   // of its greeting, if it READs through the target
 	through  bool         // it READs through the target, of which it
@@ -41,7 +41,7 @@ type client struct {
 	writer
 }
 
-// scratch is what parts of the map are put together in. The server's mutex guards it.
+// scratch is where parts of the map are put together. The server's mu guards it.
 type scratch struct {
 	deltas  wire.Deltas
 	entries wire.Chunk
@@ -55,7 +55,7 @@ func poke(c chan struct{}) {
 	}
 }
 
-// talk has the messages of one client until it ends, in this goroutine.
+// talk handles the messages of one client until it ends, in this goroutine.
 func (s *Server) talk(ctx context.Context, m link.Conn, id uint64, c *client) error {
 	s.connected(ctx, m, c)
 	err := s.read(ctx, m.Next, id, c)
@@ -67,7 +67,7 @@ func (s *Server) talk(ctx context.Context, m link.Conn, id uint64, c *client) er
 }
 
 func (s *Server) maxRequest() int {
-	// What is too large for the store is to be answered so.
+	// A request that is too large for the store gets a reply that says so.
 	return min(2*s.cfg.MaxValue+wire.MaxKey+1<<16, wire.MaxMessage)
 }
 
@@ -95,8 +95,8 @@ func (s *Server) detach(id uint64) {
 	s.settle()
 }
 
-// settle tells those who wait for memory that some may be there, and those who wait for a flush when it is over.
-// The mutex is held.
+// settle wakes the goroutines that wait for memory, since some may be there, and ends the flushes that
+// are over. s.mu must be held.
 func (s *Server) settle() {
 	s.settleFlushes()
 	if s.settled != nil {
@@ -105,7 +105,7 @@ func (s *Server) settle() {
 	}
 }
 
-// reply has a client be sent a reply. The mutex is held.
+// reply queues a reply to a client. s.mu must be held.
 func (s *Server) reply(c *client, a *wire.Reply) {
 	if c.replies == nil {
 		c.replies = s.spares.lend()
@@ -113,7 +113,7 @@ func (s *Server) reply(c *client, a *wire.Reply) {
 	c.replies = wire.AppendReply(c.replies, a)
 }
 
-// read takes what a client sends, until next answers nothing.
+// read handles what a client sends, until next returns nothing.
 func (s *Server) read(ctx context.Context, next func(context.Context) ([]byte, error), id uint64, c *client) error {
 	for n := 1; ; n++ {
 		b, err := next(ctx)
@@ -147,7 +147,7 @@ func (s *Server) read(ctx context.Context, next func(context.Context) ([]byte, e
 	}
 }
 
-// take does what a message wants. It tells whether too many replies wait.
+// take handles a message. It reports whether too many replies wait.
 func (s *Server) take(id uint64, c *client, b []byte) (full bool, err error) {
 	h, err := wire.ReadHeader(b)
 	if err != nil {
@@ -174,7 +174,7 @@ func (s *Server) take(id uint64, c *client, b []byte) (full bool, err error) {
 		if !c.answered {
 			s.wake(c)
 		}
-		if a.Status == wire.NoMemory { // others hold what was freed
+		if a.Status == wire.NoMemory { // clients may still READ what was freed
 			s.askAll()
 		}
 	case wire.KindHorizon:
@@ -197,7 +197,7 @@ func (s *Server) take(id uint64, c *client, b []byte) (full bool, err error) {
 			return false, wire.Malformed
 		}
 		s.leave(id, c)
-		return false, io.EOF // as good as that
+		return false, io.EOF // no different from a connection that ended
 	default:
 		return false, wire.Malformed
 	}
@@ -209,8 +209,8 @@ const (
 	longTick = 500 * time.Millisecond
 )
 
-// tick does what time brings, all of it by one timer: a process that is woken less often takes less of
-// the processor.
+// tick does what is due by time, all of it by one timer: a process that is woken less often takes less
+// of the processor.
 func (s *Server) tick() {
 	every := min(s.cfg.Lease/16, longTick)
 	t := time.NewTicker(every)

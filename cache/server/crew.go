@@ -2,33 +2,33 @@ package server
 
 import "sync"
 
-// crew are goroutines that do one thing after another. What a client's message takes is done by one of
-// them and not by a new one: a new goroutine's stack grows several times on the way down to the device,
-// which was a ninth of what workload A cost. They belong to no client, so they are as few as there are
-// things under way, and those that nothing was for since the last trim go. The zero value is ready.
+// crew is a pool of worker goroutines. One of them handles a client's message, and not a new
+// goroutine: a new one's stack grows several times on the way down to the device, which was a ninth of
+// what workload A cost. Workers belong to no client, so they are as few as there are things under way,
+// and those that had nothing to do since the last trim end. The zero value is ready.
 type crew struct {
 	mu    sync.Mutex
-	idle  []*hand // who was busy last is last
-	least int     // of those, since trim
+	idle  []*hand // the one that was busy last is last
+	least int     // the smallest length of idle since trim
 	over  bool
 	all   sync.WaitGroup
 }
 
-// mostIdle is how many of a crew wait for something to do.
+// mostIdle is how many workers wait for something to do, at most.
 const mostIdle = 16
 
-// hand is one of a crew.
+// hand is a worker.
 type hand struct {
-	next chan func() // nil: it is to go
+	next chan func() // nil: it is to end
 }
 
-// run has f be done, and waits for nothing.
+// run executes f on a worker, and does not wait.
 func (c *crew) run(f func()) {
 	c.mu.Lock()
 	h := c.take()
 	c.mu.Unlock()
 	if h != nil {
-		h.next <- f // there is room: it waits, for one thing
+		h.next <- f // does not block: the worker is idle, and the channel has room for one
 		return
 	}
 	h = &hand{next: make(chan func(), 1)}
@@ -42,7 +42,7 @@ func (c *crew) run(f func()) {
 	})
 }
 
-// take is who waits, nil if nobody does. The mutex is held.
+// take returns an idle worker, nil if there is none. c.mu must be held.
 func (c *crew) take() *hand {
 	n := len(c.idle) - 1
 	if n < 0 {
@@ -55,7 +55,7 @@ func (c *crew) take() *hand {
 	return h
 }
 
-// rest tells whether who is done is to wait for something else.
+// rest reports whether a worker that is done is to wait for something else.
 func (c *crew) rest(h *hand) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +66,7 @@ func (c *crew) rest(h *hand) bool {
 	return true
 }
 
-// trim has those go that had nothing to do since it was called last.
+// trim ends as many workers as had nothing to do since it was called last.
 func (c *crew) trim() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,7 +76,7 @@ func (c *crew) trim() {
 	c.least = len(c.idle)
 }
 
-// close has all go, and waits until those are done that do something.
+// close ends all workers, and waits until the busy ones are done.
 func (c *crew) close() {
 	c.mu.Lock()
 	c.over = true

@@ -49,7 +49,7 @@ func TestCrew(t *testing.T) {
 	})
 }
 
-// Who has nothing to do between two trims goes, the others stay.
+// Workers with nothing to do between two trims end, the others stay.
 func TestCrewIsTrimmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c crew
@@ -78,7 +78,7 @@ func TestCrewIsTrimmed(t *testing.T) {
 	})
 }
 
-// A crew that is closed still does what it is told to, and keeps nobody for it; who closes it waits for
+// A crew that is closed still does what it is told to, and keeps no worker for it; close waits for
 // what is being done.
 func TestCrewCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -17,13 +17,13 @@ import (
 	"github.com/goverbs/goverbs/internal/pending"
 )
 
-// door is the address of one server or of several, one for each tenant. It finds out whose
-// client each connection is, and lets it in.
+// door listens at the address of one server or of several, one for each tenant. It finds out to which
+// tenant each client belongs, and admits it.
 type door struct {
 	listener *net.TCPListener
 	log      *slog.Logger
-	stranger []byte         // the key of who is not known, which nobody has
-	refusing sync.WaitGroup // who comes too early
+	stranger []byte         // the key of unknown tenants, which no client has
+	refusing sync.WaitGroup // connections that come too early
 
 	pending *pending.Conns // connections that have not proved a key
 	turns   *turns         // to connect by RDMA
@@ -33,7 +33,7 @@ type door struct {
 }
 
 type tenant struct {
-	key    []byte // none: everybody's
+	key    []byte // none: any client is admitted
 	server *Server
 }
 
@@ -52,8 +52,8 @@ func newDoor(ctx context.Context, address string, log *slog.Logger) (*door, erro
 	return d, nil
 }
 
-// refuse resets connections until the door is opened: the address is taken, and nobody serves there
-// yet. A client that was let wait would take that for a server that does not answer.
+// refuse resets connections until the door is opened: the address is taken, and no server serves there
+// yet. A client that was let wait would take that for a server that does not respond.
 func (d *door) refuse() {
 	for {
 		conn, err := d.listener.AcceptTCP()
@@ -65,14 +65,14 @@ func (d *door) refuse() {
 	}
 }
 
-// open is called once, when there is a server: who comes from now on waits for serve.
+// open is called once, when there is a server: connections from now on wait for serve.
 func (d *door) open() {
 	_ = d.listener.SetDeadline(time.Unix(1, 0))
 	d.refusing.Wait()
 	_ = d.listener.SetDeadline(time.Time{})
 }
 
-// serve lets clients in until ctx ends, which is no error, or the door is closed.
+// serve admits clients until ctx ends, which is no error, or the door is closed.
 func (d *door) serve(ctx context.Context) error {
 	var clients sync.WaitGroup
 	defer clients.Wait()
@@ -93,7 +93,7 @@ func (d *door) serve(ctx context.Context) error {
 }
 
 func (d *door) greet(ctx context.Context, conn net.Conn) {
-	var whose *Server  // the key is that was asked for
+	var whose *Server  // to which the key belongs
 	var connects *turn // by RDMA
 	leave := d.pending.Admit(conn.RemoteAddr(), func() { _ = conn.Close() })
 	h, seal, err := link.Greeted(ctx, conn, func(name string) (key []byte) {
@@ -139,14 +139,14 @@ func (d *door) room(name string) bool {
 	return s != nil && s.room()
 }
 
-// set has a tenant's clients be let in from now on.
+// set admits a tenant's clients from now on.
 func (d *door) set(name string, t tenant) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.tenants[name] = t
 }
 
-// remove has them not be let in any more, and answers their server.
+// remove admits them no longer, and returns their server.
 func (d *door) remove(name string) *Server {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -163,7 +163,7 @@ func (d *door) close() error {
 	return err
 }
 
-// checkKey says what is wrong with a key, which is copied.
+// checkKey returns a copy of a key, or what is wrong with it.
 func checkKey(key []byte) ([]byte, error) {
 	if len(key) < greet.MinKey {
 		return nil, fmt.Errorf("cache: key of %d bytes: shorter than %d", len(key), greet.MinKey)
@@ -171,7 +171,7 @@ func checkKey(key []byte) ([]byte, error) {
 	return slices.Clone(key), nil
 }
 
-// queue is a listener of connections that the door has let in.
+// queue is a listener of connections that the door has admitted.
 type queue struct {
 	addr  net.Addr
 	conns chan net.Conn
@@ -183,7 +183,7 @@ func newQueue(addr net.Addr) *queue {
 	return &queue{addr: addr, conns: make(chan net.Conn), over: make(chan struct{})}
 }
 
-// put tells whether somebody took the connection.
+// put reports whether the connection was accepted: not if the queue is closed.
 func (q *queue) put(conn net.Conn) bool {
 	select {
 	case q.conns <- conn:
@@ -193,7 +193,7 @@ func (q *queue) put(conn net.Conn) bool {
 	}
 }
 
-// Accept is [net.Listener]'s.
+// Accept implements [net.Listener].
 func (q *queue) Accept() (net.Conn, error) {
 	select {
 	case conn := <-q.conns:
@@ -203,11 +203,11 @@ func (q *queue) Accept() (net.Conn, error) {
 	}
 }
 
-// Close is [net.Listener]'s.
+// Close implements [net.Listener].
 func (q *queue) Close() error {
 	q.once.Do(func() { close(q.over) })
 	return nil
 }
 
-// Addr is [net.Listener]'s.
+// Addr implements [net.Listener].
 func (q *queue) Addr() net.Addr { return q.addr }

@@ -63,8 +63,9 @@ func TestDoorBesideSilentConnections(t *testing.T) {
 	require.Empty(t, told)
 }
 
-// Who comes before there is a server hears so at once: registering its memory may take long, and a
-// greeting that nobody answers lasts for seconds. Who comes after that is waited for by the kernel.
+// A connection before there is a server is reset at once: registering its memory may take long, and a
+// greeting without a response lasts for seconds. The kernel keeps later connections until they are
+// accepted.
 func TestDoorBeforeThereIsAServer(t *testing.T) {
 	d, err := newDoor(t.Context(), "127.0.0.1:0", slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
@@ -104,8 +105,8 @@ func TestDoorBeforeThereIsAServer(t *testing.T) {
 	require.NoError(t, d.close(), "there never was one")
 }
 
-// A client that began its greeting before its tenant was revoked is nobody's, even when there is
-// a tenant of this name again: its key is the old one.
+// A client that began its greeting before its tenant was revoked is not admitted, even when there is a
+// tenant of this name again: its key is the old one.
 func TestDoorAfterRevocation(t *testing.T) {
 	fake := func() *Server { return &Server{links: newQueue(nil), streams: newQueue(nil)} }
 	d := &door{pending: pending.New(), log: slog.New(slog.DiscardHandler), tenants: map[string]tenant{}}

@@ -14,14 +14,14 @@ type flushing struct {
 	over func()
 }
 
-// awaitFlush has over called with the mutex held when a flush is over. The mutex is held.
+// awaitFlush has over called, with s.mu held, when a flush is over. s.mu must be held.
 func (s *Server) awaitFlush(seq uint64, over func()) {
 	s.flushes = append(s.flushes, flushing{seq, over})
 	s.askForFlushes()
 }
 
-// askForFlushes asks clients how far they are, again and again while there are flushes that are not over. The
-// mutex is held.
+// askForFlushes asks clients how far they are, every announceAfter while there are flushes that are
+// not over. s.mu must be held.
 func (s *Server) askForFlushes() {
 	if len(s.flushes) == 0 || s.asking {
 		return
@@ -38,7 +38,7 @@ func (s *Server) askForFlushes() {
 	})
 }
 
-// settleFlushes ends the flushes that are over. The mutex is held.
+// settleFlushes ends the flushes that are over. s.mu must be held.
 func (s *Server) settleFlushes() {
 	s.flushes = slices.DeleteFunc(s.flushes, func(f flushing) bool {
 		if !s.store.Flushed(f.seq) {

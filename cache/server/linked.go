@@ -11,12 +11,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// linked is a client that is connected by RDMA. There is no goroutine of it, whose stack would be
-// several kilobytes, but while it has sent something that is to be taken, or is sent something.
+// linked is a client that is connected by RDMA. It has a goroutine, with a stack of several kilobytes,
+// only while messages from it are handled or messages to it are sent.
 type linked struct {
 	s        *Server
 	conn     *admitted
-	gone     func()       // is called when all is over
+	gone     func()       // is called when the client has ended
 	messages *sharedQueue // where its messages complete
 	reads    *verbs.Link  // of its READs, which closes with link
 	link     *verbs.Link
@@ -28,7 +28,7 @@ type linked struct {
 	cut      context.CancelCauseFunc
 }
 
-// serveLinks has the clients that come by RDMA, until ctx ends.
+// serveLinks serves the clients that connect by RDMA, until ctx ends.
 func (s *Server) serveLinks(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() { _ = s.links.Close() })()
 	var clients sync.WaitGroup
@@ -51,7 +51,7 @@ func (s *Server) serveLinks(ctx context.Context) {
 	}
 }
 
-// connect makes a client's link, and has it be served until it ends.
+// connect makes a client's link, and starts to serve it until it ends.
 func (k *linked) connect(serving context.Context) (err error) {
 	s := k.s
 	if k.messages, err = s.queues.take(); err != nil {
@@ -83,7 +83,7 @@ func (k *linked) connect(serving context.Context) (err error) {
 	return nil
 }
 
-// join connects the queue pair of the READs, from which on the client can READ.
+// join connects the queue pair of the READs; after that the client can READ.
 func (k *linked) join() error {
 	hello, err := link.Join(k.link, k.reads, k.s.cfg.Connect, k.conn.seal)
 	if err == nil {
@@ -95,8 +95,8 @@ func (k *linked) join() error {
 	return err
 }
 
-// config is that of the link for messages. No queue pair of the client's can connect before the other
-// one was made.
+// config returns that of the link for messages. No queue pair of the client's can connect before the
+// other one was made.
 func (k *linked) config() verbs.LinkConfig {
 	s := k.s
 	cfg := link.Config(verbs.LinkConfig{PD: s.calls, Connect: s.cfg.Connect, Setup: k.setup, QP: verbs.QPConfig{SendCQ: k.messages.sends, RecvCQ: k.messages.cq}}, receives)
@@ -114,7 +114,7 @@ func (k *linked) setup(l *verbs.Link) (offer verbs.Offer, err error) {
 // lastWords is how long a server that closes waits for a client to have its last replies.
 const lastWords = time.Second
 
-// take has the messages that are there.
+// take handles the messages that are there.
 func (k *linked) take() {
 	err := k.ctx.Err()
 	if err == nil {
@@ -125,11 +125,11 @@ func (k *linked) take() {
 	}
 }
 
-// end is for a client whose context has ended, and that with it.
+// end ends a client after its context has ended.
 func (k *linked) end(serving context.Context) {
 	k.inbox.close()
 	_ = k.s.disconnected(k.c) // if that is an error it is the cause, or something else was before
-	if serving.Err() != nil { // nobody has hung up: who was answered just now is to hear it
+	if serving.Err() != nil { // the client has not hung up: it is to receive the last replies
 		k.conns.Settle(lastWords)
 	}
 	err := k.close(context.Cause(k.ctx))
@@ -139,8 +139,8 @@ func (k *linked) end(serving context.Context) {
 	k.gone()
 }
 
-// close frees what there is of it. Its queue pairs are gone when it is forgotten: what it could READ
-// is quarantined until then.
+// close frees what there is of it. The client is forgotten after its queue pairs are closed: what it
+// could READ is quarantined until then.
 func (k *linked) close(cause error) error {
 	err := errors.Join(cause, k.link.Close())
 	if k.c != nil {
@@ -150,15 +150,14 @@ func (k *linked) close(cause error) error {
 	return err
 }
 
-// inbox has what arrives be taken by one of a crew, while anything does. It is closed for what comes
-// before open.
+// inbox runs take on a worker while messages arrive. What arrives before open waits for it.
 type inbox struct {
 	take func() // all that is there
-	crew *crew  // one of which takes
+	crew *crew  // of which one worker runs take
 	run  func()
 
 	mu      sync.Mutex
-	busy    bool // somebody takes, or nobody may yet
+	busy    bool // a worker takes, or it is not open yet
 	news    bool // something came since that began
 	over    bool
 	running sync.WaitGroup
@@ -166,11 +165,11 @@ type inbox struct {
 
 func newInbox(c *crew, take func()) *inbox {
 	b := &inbox{take: take, crew: c, busy: true}
-	b.run = b.takeAll // a method value for each time would be memory
+	b.run = b.takeAll // a method value for each run would allocate
 	return b
 }
 
-// arrived is called when there is something. It waits for nothing.
+// arrived is called when there is something. It does not wait.
 func (b *inbox) arrived() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -181,7 +180,7 @@ func (b *inbox) arrived() {
 	}
 }
 
-// open has be taken what came before, and what comes.
+// open starts to take what came before, and what comes.
 func (b *inbox) open() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -190,7 +189,7 @@ func (b *inbox) open() {
 	}
 }
 
-// begin has somebody take. The mutex is held.
+// begin starts a worker. b.mu must be held.
 func (b *inbox) begin() {
 	b.running.Add(1)
 	b.crew.run(b.run)
@@ -203,7 +202,7 @@ func (b *inbox) takeAll() {
 	}
 }
 
-// more tells whether there is more to take. If not, who asks is done.
+// more reports whether there is more to take. If not, the caller must not take any more.
 func (b *inbox) more() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -212,7 +211,7 @@ func (b *inbox) more() bool {
 	return b.busy
 }
 
-// close returns when nobody takes anything any more.
+// close stops the inbox, and returns when no worker takes anything any more.
 func (b *inbox) close() {
 	b.mu.Lock()
 	b.over = true

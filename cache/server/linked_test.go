@@ -38,7 +38,7 @@ func TestInbox(t *testing.T) {
 	}
 	many.Wait()
 	require.Eventually(t, func() bool { return all(20_001) }, patient, time.Millisecond)
-	b.running.Wait() // nobody is there
+	b.running.Wait() // no worker runs
 	b.close()
 	there.Add(1)
 	b.arrived()
@@ -52,7 +52,7 @@ func TestInbox(t *testing.T) {
 	b.close()
 }
 
-// Who closes an inbox waits for the one who takes what came, which may be for as long as that lasts.
+// close waits for the worker that takes what came, which may be for as long as that lasts.
 func TestInboxCloses(t *testing.T) {
 	var c crew
 	defer c.close()

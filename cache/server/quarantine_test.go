@@ -12,13 +12,13 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
-// Whoever wants memory that stays in quarantine, or that others are always faster to take, is
-// refused after two leases, and does not wait for ever.
+// A request for memory that stays in quarantine, or that others are always faster to take, is refused
+// after two leases, and does not wait for ever.
 func TestWaitForQuarantineEnds(t *testing.T) {
 	s := &Server{store: newStore(t, 4), cfg: Config{Lease: 500 * time.Millisecond}}
 	s.stopped, s.stop = context.WithCancel(t.Context())
 	s.tell = time.AfterFunc(time.Hour, func() {})
-	s.store.Attach(1, s.now()) // a client that says nothing, and nobody cuts it off
+	s.store.Attach(1, s.now()) // a client that says nothing, and is not cut off
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	var others sync.WaitGroup
 	defer others.Wait()

@@ -9,24 +9,23 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// sharedClients is how many clients have their messages complete in one queue: a device's queue
-// does not hold any number of completions (Soft-RoCE's 32,767, and a client has 16 places in
-// it).
+// sharedClients is how many clients have their messages complete in one queue: a device's queue does
+// not hold any number of completions (Soft-RoCE's 32,767, and a client has 16 places in it).
 const sharedClients = 1024
 
-// queues are completion queues that clients share, as many as it takes. Each grows with its clients.
+// queues holds the completion queues that clients share, as many as it takes. Each grows with its
+// clients.
 type queues struct {
 	make func() (*sharedQueue, error)
 
 	mu     sync.Mutex
 	all    []*sharedQueue
-	broken []*sharedQueue // nobody polls for them any more
+	broken []*sharedQueue // they are not polled any more
 }
 
 // sharedQueue has a goroutine that polls for all its clients, none of which has one that waits.
 //
-// SENDs complete in another one: they are begun, and not waited for, so nobody is to be woken by their
-// ends.
+// SENDs complete in another one: no goroutine waits for them, so their completions have none to wake.
 type sharedQueue struct {
 	cq      *verbs.CQ
 	polls   *verbs.Dispatcher
@@ -35,7 +34,7 @@ type sharedQueue struct {
 	clients int
 }
 
-// take is a queue for another client.
+// take returns a queue for another client.
 func (q *queues) take() (*sharedQueue, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -54,15 +53,15 @@ func (q *queues) take() (*sharedQueue, error) {
 	return s, nil
 }
 
-// give takes back a place.
+// give gives back a client's place.
 func (q *queues) give(s *sharedQueue) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s.clients--
 }
 
-// drop has no more clients come to a queue that is broken: nothing that they send would be taken. Those
-// that it has end by themselves.
+// drop keeps more clients from a queue that is broken: nothing that they send would be taken. The
+// clients that it has end by themselves.
 func (q *queues) drop(s *sharedQueue) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -72,7 +71,7 @@ func (q *queues) drop(s *sharedQueue) {
 	}
 }
 
-// close is for when there are no clients any more, and nobody polls.
+// close closes the queues, when there are no clients any more, and no goroutine polls.
 func (q *queues) close() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -117,8 +116,8 @@ func (s *Server) dispatched() (*verbs.CQ, *verbs.Dispatcher, error) {
 	return cq, d, nil
 }
 
-// reap takes the ends of SENDs that no later one has taken: their memory is free then, and who has
-// failed is known.
+// reap polls the completions of SENDs that no later SEND has polled: their memory is free then, and
+// failed clients are known.
 func (q *queues) reap() {
 	q.mu.Lock()
 	all := slices.Clone(q.all)
@@ -130,7 +129,7 @@ func (q *queues) reap() {
 	}
 }
 
-// onlyPolls is an engine that posts nothing: its dispatcher is for who waits.
+// onlyPolls is an engine that posts nothing: its dispatcher only polls for waiters.
 type onlyPolls struct{}
 
 func (onlyPolls) Completed(uint64, *verbs.WC) {}

@@ -46,10 +46,10 @@ type Config struct {
 	// server begins without records.
 	Snapshot string
 	// Key has at least 16 bytes. Clients have to prove that they have it. Without a key
-	// everybody is a client.
+	// any client is admitted.
 	Key []byte
 	// MaxClients is how many clients may be connected; 0 means any number. It applies
-	// only if there is a key: without one anybody could use up all places.
+	// only if there is a key: without one any client could use up all places.
 	MaxClients int
 	// Writable is memory, in bytes, at most 2 GiB, that clients may WRITE and READ
 	// directly ([github.com/goverbs/goverbs/cache.Client.WriteAt]), beside the records.
@@ -154,7 +154,7 @@ type Server struct {
 	tables  tables
 	places  int           // of clients that were let in
 	last    uint64        // client
-	settled chan struct{} // closed when quarantine has moved on; nil while nobody waits
+	settled chan struct{} // closed when quarantine has moved on; nil while no goroutine waits
 	flushes []flushing    // that are not over
 	asking  bool          // clients will be asked again how far they are
 	due     bool          // clients will be told of changes
@@ -195,7 +195,7 @@ func Listen(ctx context.Context, address string, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// newServer makes a server whose clients somebody lets in.
+// newServer makes a server; its clients are admitted by a door that the caller has.
 func newServer(ctx context.Context, addr net.Addr, cfg Config) (*Server, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
@@ -210,7 +210,7 @@ func newServer(ctx context.Context, addr net.Addr, cfg Config) (*Server, error) 
 	return s, nil
 }
 
-// bare is a server without device, memory and store.
+// bare returns a server without device, memory and store.
 func bare(addr net.Addr, cfg Config) *Server {
 	s := &Server{
 		cfg: cfg, addr: addr, links: newQueue(addr), streams: newQueue(addr), begun: time.Now(), clients: map[uint64]*client{},
@@ -308,18 +308,18 @@ func (s *Server) empty() error {
 	return err
 }
 
-// firstCAS is what the CAS numbers of a life are above. A client may have kept one of a life
-// that left no snapshot, and must not replace by it what it has never seen. No life stores a
-// record each nanosecond, so the numbers of the next one are higher.
+// firstCAS returns what the CAS numbers of a life are above. A client may have kept one of a life that
+// left no snapshot, and must not replace by it what it has never seen. No life stores a record each
+// nanosecond, so the numbers of the next one are higher.
 func firstCAS(begun time.Time) uint64 { return uint64(begun.UnixNano()) }
 
-// now is the store's time.
+// now returns the store's time, in ms.
 func (s *Server) now() uint64 { return uint64(time.Since(s.begun)/time.Millisecond) + 1 }
 
-// Addr is where the server listens.
+// Addr returns the address at which the server listens.
 func (s *Server) Addr() net.Addr { return s.addr }
 
-// Device is the name of the RDMA device.
+// Device returns the name of the RDMA device.
 func (s *Server) Device() string { return s.dev.Name() }
 
 // Writable returns the memory that clients may WRITE at any time; nil if there is none.
@@ -331,7 +331,7 @@ func (s *Server) Writable() []byte {
 	return s.writable.Bytes()
 }
 
-// Epoch is the number of this life of the server.
+// Epoch returns the number of this life of the server.
 func (s *Server) Epoch() uint32 { return s.epoch }
 
 // Serve admits clients until ctx ends, which is no error, or Close. It may be called
@@ -369,7 +369,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	return door
 }
 
-// ended tells what became of a client.
+// ended logs why a client has ended.
 func (s *Server) ended(who net.Addr, err error) {
 	s.cfg.Logger.Info("cache: client", "address", who.String(), "error", err)
 }

@@ -31,8 +31,8 @@ type SharedConfig struct {
 	Port int
 }
 
-// shared are those records. They have no eviction, no expiry and no snapshot: they last for one life
-// of the server. The server's mutex guards the names.
+// shared holds those records. They have no eviction, no expiry and no snapshot: they last for one life
+// of the server. The server's mu guards the names.
 type shared struct {
 	pd     *verbs.PD
 	target *lockoffload.Listener // nil: there are none
@@ -81,11 +81,11 @@ type SharedStats struct {
 	Records   int    // that were asked for
 	Most      int    // that there may be; 0: the server has none
 	Clients   int    // that are connected for them
-	Late      uint64 // clients whose leases ran out
+	Late      uint64 // clients that let their leases run out
 	Recovered uint64 // locks, readers' places and places in queues that were taken back from clients that had ended
 }
 
-// stats are the counters. The mutex is held.
+// stats returns the counters. The server's mu must be held.
 func (h *shared) stats() SharedStats {
 	if h.target == nil {
 		return SharedStats{}
@@ -96,7 +96,7 @@ func (h *shared) stats() SharedStats {
 	}
 }
 
-// find answers where the record of a name is: a new one if there is none.
+// find puts into the reply where the record of a name is: a new one if there is none.
 func (h *shared) find(q *wire.Request, a *wire.Reply) {
 	n, ok := h.names[string(q.Key)]
 	switch {

@@ -17,8 +17,8 @@ import (
 // finds it, for what has changed since is not in it.
 const taken = ".taken"
 
-// writing is what it is called until it is whole. Who is killed while writing leaves it behind: it
-// has one name, so that no more than one does, and the next life takes it away.
+// writing is what it is called until it is whole. A server that is killed while writing leaves it
+// behind: it has one name, so that there is no more than one, and the next life removes it.
 const writing = ".writing"
 
 // Save writes all records to the file Snapshot of [Config], and returns how many there
@@ -45,7 +45,7 @@ func (s *Server) Save() (records int, err error) {
 	return records, err
 }
 
-// writeSnapshot puts a whole file in the place of what was there, or none.
+// writeSnapshot replaces the file at path by a whole one, or leaves it as it was.
 func writeSnapshot(path string, s *store.Store, now uint64) (n int, err error) {
 	if err := clearWriting(path); err != nil {
 		return 0, err
@@ -79,7 +79,7 @@ func writeSnapshot(path string, s *store.Store, now uint64) (n int, err error) {
 	return n, f.Sync()
 }
 
-// clearWriting takes away what somebody has left who was killed while writing.
+// clearWriting removes the file of a server that was killed while writing.
 func clearWriting(path string) error {
 	if err := os.Remove(path + writing); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -87,7 +87,7 @@ func clearWriting(path string) error {
 	return nil
 }
 
-// syncFolder has the name of a file outlive a power failure, or its absence.
+// syncFolder makes the name of a file, or its absence, outlive a power failure.
 func syncFolder(path string) error {
 	d, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -96,9 +96,9 @@ func syncFolder(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// warm takes the records of the last life, if it left any. What is not as it was written
-// is no failure: the server begins empty, and says why. That the file cannot be taken away
-// is one: a later life would find it, and with it values that are long gone.
+// warm restores the records of the last life, if it left any. A damaged file is no failure: the server
+// begins empty, and logs why. A file that cannot be moved away is one: a later life would find it, and
+// with it values that are long gone.
 func (s *Server) warm(path string) error {
 	if err := clearWriting(path); err != nil {
 		return err
@@ -123,8 +123,8 @@ func (s *Server) warm(path string) error {
 	return os.Remove(path + taken)
 }
 
-// readSnapshot answers how many records of how many it restored. After an error the store
-// is of no use.
+// readSnapshot returns how many records it restored, of how many that it read. After an error the
+// store is of no use.
 func readSnapshot(r io.Reader, s *store.Store, now uint64, wall int64, epoch uint32) (restored, read int, err error) {
 	in, h, err := snapshot.NewReader(r)
 	if err != nil {

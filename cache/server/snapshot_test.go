@@ -36,7 +36,7 @@ func fill(s *store.Store, n int) {
 	}
 }
 
-// The file is whole or it is not there, for nobody else to read, and nothing is left beside it.
+// The file is whole or it is not there, no other user can read it, and nothing is left beside it.
 func TestWriteSnapshot(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "snapshot")
 	s := newStore(t, 1)
@@ -107,8 +107,8 @@ func TestSnapshotIsTaken(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// Who is killed while it saves leaves half a file, which the next life takes away, or the next one
-// that saves. It is no snapshot to anybody.
+// A server that is killed while it saves leaves half a file, which the next life removes, or the next
+// one that saves. It is never read as a snapshot.
 func TestKilledWhileSaving(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "snapshot")
 	var out bytes.Buffer

@@ -14,12 +14,12 @@ import (
 // as it is, and evicts when two buckets are full.
 const tableRetry = time.Second
 
-// quickTable is the longest table, in bytes, that is registered while all wait. A longer one is
-// registered beside what goes on: the device pins its pages, which takes milliseconds, and the
-// old table has room for what comes meanwhile.
+// quickTable is the longest table, in bytes, that is registered with s.mu held. A longer one is
+// registered without it: the device pins its pages, which takes milliseconds, and the old table has
+// room for what comes meanwhile.
 const quickTable = 1 << 20
 
-// tables are those that there are. The server's mutex guards them.
+// tables holds the tables that there are. The server's mu guards it.
 type tables struct {
 	register func(bytes int) (memory, error)
 	all      map[*byte]memory // by their first byte
@@ -45,8 +45,8 @@ func (s *Server) registerTable(bytes int) (memory, error) {
 	return mr, nil
 }
 
-// allocTable makes memory for a table. If there is none now it may be there later: the map asks
-// again with each change. The mutex is held, or nobody else is there yet.
+// allocTable makes memory for a table. If there is none now it may be there later: the map asks again
+// with each change. s.mu must be held, unless the server is still being made.
 func (s *Server) allocTable(bytes int) ([]byte, wire.Where) {
 	t := &s.tables
 	if m := t.ready; m != nil {
@@ -70,17 +70,17 @@ func (s *Server) allocTable(bytes int) ([]byte, wire.Where) {
 	return nil, wire.Where{}
 }
 
-// soonTable is told that a table will be asked for. The mutex is held, or nobody else is there
-// yet.
+// soonTable is called when a table will be asked for. s.mu must be held, unless the server is still
+// being made.
 func (s *Server) soonTable(bytes int) {
 	if t := &s.tables; t.ready == nil && !t.making && t.serving && bytes > quickTable && !time.Now().Before(t.after) {
 		s.beginTable(bytes)
 	}
 }
 
-// beginTable begins to register a table. The mutex is held.
+// beginTable begins to register a table. s.mu must be held.
 func (s *Server) beginTable(bytes int) {
-	if !s.closed { // otherwise nobody would wait for it
+	if !s.closed { // otherwise Close would not wait for it
 		s.tables.making = true
 		s.running.Go(func() { s.makeTable(bytes) })
 	}
@@ -101,7 +101,7 @@ func (s *Server) makeTable(bytes int) {
 	s.announce()
 }
 
-// noTable is for a table that there is no memory for.
+// noTable logs that there is no memory for a table, and delays the next attempt.
 func (s *Server) noTable(bytes int, err error) {
 	s.tables.after = time.Now().Add(tableRetry)
 	s.cfg.Logger.Error("cache: the map cannot grow", "bytes", bytes, "error", err)
@@ -113,7 +113,7 @@ func (s *Server) takeTable(m memory) ([]byte, wire.Where) {
 	return mem, wire.Where{Addr: r.Addr, Key: r.RKey}
 }
 
-// freeTable takes back what no client READs any more. The mutex is held.
+// freeTable frees what no client READs any more. s.mu must be held.
 func (s *Server) freeTable(mem []byte) {
 	m := s.tables.all[&mem[0]]
 	delete(s.tables.all, &mem[0])

@@ -17,7 +17,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// piece is memory that is registered with nobody.
+// piece is memory that is not registered.
 type piece struct {
 	mem    []byte
 	closed func(bytes int)
@@ -32,8 +32,7 @@ func (p *piece) Close() error {
 	return nil
 }
 
-// tablesRig is a server without a device, whose tables are registered by a function of the
-// test's.
+// tablesRig returns a server without a device; its tables are registered by a function of the test's.
 func tablesRig(t *testing.T, slow func(bytes int) error) (s *Server, freed func() []int) {
 	s = bare(&net.TCPAddr{}, Config{Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Lease: time.Second})
 	var mu sync.Mutex
@@ -74,7 +73,7 @@ func (s *Server) load() int {
 	return n.Items * 100 / (n.Table / wire.BucketSize * wire.BucketEntries)
 }
 
-// putUntilGrowing puts records until a larger table is being registered, and answers how many.
+// putUntilGrowing puts records until a larger table is being registered, and returns how many.
 func (s *Server) putUntilGrowing(t *testing.T) int {
 	for i := 0; ; i++ {
 		s.mu.Lock()
@@ -107,8 +106,8 @@ func busyDevice(t *testing.T) (slow func(bytes int) error, begun chan int, finis
 	}, begun, finish
 }
 
-// While the device is busy with a larger table requests are answered, changes among them, and
-// none of it costs a record.
+// While the device is busy with a larger table requests are carried out, changes among them, and none
+// of it costs a record.
 func TestTableGrowsBesideRequests(t *testing.T) {
 	slow, begun, finish := busyDevice(t)
 	s, freed := tablesRig(t, slow)

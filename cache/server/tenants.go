@@ -21,11 +21,11 @@ import (
 // another tenant's pointer and rkey.
 type Tenant struct {
 	Name string // 1 to 64 bytes
-	Key  []byte // at least 16 random bytes: whoever knows it is the tenant
+	Key  []byte // at least 16 random bytes: a client that knows it belongs to the tenant
 	Config
 }
 
-// Check says what is wrong with a tenant, whatever the device; [Tenants.Admit] refuses it for that.
+// Check returns what is wrong with a tenant, whatever the device; [Tenants.Admit] refuses it for that.
 func (n *Tenant) Check() error {
 	cfg := n.Config
 	var err error
@@ -86,7 +86,7 @@ func (t *Tenants) save() error {
 	return errors.Join(errs...)
 }
 
-// Addr is where the servers listen.
+// Addr returns the address at which the servers listen.
 func (t *Tenants) Addr() net.Addr { return t.door.listener.Addr() }
 
 // Server returns the server of a tenant, or nil. Use it for [Server.Do], [Server.Stats]
@@ -169,7 +169,7 @@ func (t *Tenants) SetKey(name string, key []byte) error {
 	return nil
 }
 
-// Revoke ends a tenant. When it returns, the tenant's key admits nobody, its clients are
+// Revoke ends a tenant. When it returns, the tenant's key admits no client, its clients are
 // cut off, and its memory is deregistered, so that no pointer to it is of any use. Its
 // records are gone; to keep them, save them first ([Server.Save]). Revoking an unknown
 // tenant is not an error.
@@ -186,7 +186,7 @@ func (t *Tenants) Revoke(name string) error {
 	return s.Close()
 }
 
-// serve has a server serve. The mutex is held.
+// serve starts to serve a server's clients. t.mu must be held.
 func (t *Tenants) serve(s *Server) {
 	ctx := t.serving
 	t.running.Go(func() {
@@ -229,7 +229,7 @@ func (t *Tenants) Serve(ctx context.Context) error {
 		cancel()
 	}
 	t.mu.Lock()
-	t.serving = nil // who is admitted now is not served
+	t.serving = nil // a tenant that is admitted now is not served
 	t.mu.Unlock()
 	t.running.Wait()
 	if t.ctx.Err() != nil {

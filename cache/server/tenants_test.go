@@ -32,7 +32,7 @@ func TestKeysOfTenants(t *testing.T) {
 	require.Equal(t, bytes.Repeat([]byte("k"), 16), key)
 }
 
-// A key that comes just while its tenant is revoked lets nobody ask for it any more.
+// A key that is set just while its tenant is revoked admits no client afterwards.
 func TestKeyOfARevokedTenant(t *testing.T) {
 	d := &door{tenants: map[string]tenant{}}
 	all := Tenants{door: d, servers: map[string]*Server{}}

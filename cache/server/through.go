@@ -29,18 +29,18 @@ type DCConfig struct {
 	Backend dc.Backend
 }
 
-// through is that target. Clients that READ through it cannot be cut off one by one, since it answers
-// whoever knows it: it is replaced, and the others are told. The server's mutex guards it.
+// through is that target. Clients that READ through it cannot be cut off one by one, since it responds
+// to any client that knows it: it is replaced, and the others are told. The server's mu guards it.
 type through struct {
 	target   *dc.Target // nil: there is none just now
 	said     wire.Target
 	fence    fence.Fence
 	replaced uint64
-	absent   uint64 // clients that were late when they were gone: nobody was cut off
+	absent   uint64 // clients that were late when they were gone: they were not cut off
 }
 
 // toldWithin is how long clients have to go over to another target before the old one is closed, as a
-// share of the lease. Who is slower finds that a READ fails, and asks.
+// share of the lease. A slower client finds that a READ fails, and asks.
 const toldWithin = 16
 
 func (s *Server) openThrough() (err error) {
@@ -53,14 +53,14 @@ func (s *Server) openThrough() (err error) {
 	return err
 }
 
-// findGID finds the GID of the target and of the shared records: see Device in [Config].
+// findGID returns the GID of the target and of the shared records: see Device in [Config].
 func (s *Server) findGID() (verbs.GIDEntry, error) { return s.dev.GIDFor(s.addr) }
 
-// listensAt is the address that the server listens at.
+// listensAt returns the address that the server listens at.
 func (s *Server) listensAt() netip.Addr { return s.addr.(*net.TCPAddr).AddrPort().Addr().Unmap() }
 
-// noTarget is what clients are told while there is no target: one that comes meanwhile has to know the regions when
-// there is one.
+// noTarget returns what clients are told while there is no target: a client that connects meanwhile
+// has to know the regions when there is one.
 func (s *Server) noTarget(number uint64) (none wire.Target, err error) {
 	none = wire.Target{Epoch: s.epoch, Number: number, Writable: s.writable != nil}
 	for _, r := range s.offer {
@@ -71,7 +71,8 @@ func (s *Server) noTarget(number uint64) (none wire.Target, err error) {
 	return none, err
 }
 
-// access is what clients may do by themselves. Records are registered for READs alone, whatever a queue pair may.
+// access returns what clients may do directly. Records are registered for READs alone, whatever a
+// queue pair may.
 func (s *Server) access() verbs.Access {
 	if s.writable == nil {
 		return verbs.RemoteRead
@@ -109,7 +110,7 @@ func (s *Server) newTarget(number uint64) (*dc.Target, wire.Target, error) {
 	return t, said, nil
 }
 
-// serveThrough has a client that READs through the target. Its messages come by TCP.
+// serveThrough serves a client that READs through the target. Its messages come by TCP.
 func (s *Server) serveThrough(ctx context.Context, conn *admitted) error {
 	ctx, cut := context.WithCancelCause(ctx)
 	defer cut(nil)
@@ -131,7 +132,7 @@ func (s *Server) serveThrough(ctx context.Context, conn *admitted) error {
 	return err
 }
 
-// sealed is what a client is told of a target, by a seal of its own greeting.
+// sealed returns what a client is told of a target, with a seal of its own greeting.
 func (s *Server) sealed(t *wire.Target, seal greet.Seal) *wire.Target {
 	told := *t
 	told.Seal = seal.Of(told.Said())
@@ -150,16 +151,16 @@ func (s *Server) attachThrough(cut context.CancelCauseFunc, seal greet.Seal) (ui
 	return id, c
 }
 
-// leave forgets a client that READs nothing any more, by its own word: if that is not true it harms itself,
-// since what it takes for a record may be another one then. The mutex is held.
+// leave forgets a client that says it READs nothing any more. If that is not true the client harms
+// itself: what it takes for a record may be another one then. s.mu must be held.
 func (s *Server) leave(id uint64, c *client) {
 	c.left = true
 	s.store.Detach(id)
 	s.settle()
 }
 
-// depart has a client end that READs through the target. Unless it has said goodbye, what it could READ stays
-// as it is until it is certain that it does not.
+// depart ends a client that READs through the target. Unless it has said goodbye, what it could READ
+// stays as it is until it certainly READs no more.
 func (s *Server) depart(id uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,7 +170,8 @@ func (s *Server) depart(id uint64) {
 	}
 }
 
-// cutLate cuts off a client that hangs, or has the target replaced for one that is gone. The mutex is held.
+// cutLate cuts off a client that hangs, or has the target replaced for one that is gone. s.mu must be
+// held.
 func (s *Server) cutLate(id uint64) {
 	c := s.clients[id]
 	if c != nil {
@@ -182,15 +184,15 @@ func (s *Server) cutLate(id uint64) {
 	}
 }
 
-// fenceNow begins to replace the target if that is to be. The mutex is held.
+// fenceNow begins to replace the target if that is due. s.mu must be held.
 func (s *Server) fenceNow() {
 	if !s.closed && s.through.fence.Begin(time.Since(s.begun)) {
 		s.running.Go(s.replaceTarget)
 	}
 }
 
-// replaceTarget makes another target, has clients go over to it, and closes the old one, from which on
-// the device answers no READ of those that were not told.
+// replaceTarget makes another target, has clients go over to it, and closes the old one; after that
+// the device responds to no READ of a client that was not told.
 func (s *Server) replaceTarget() {
 	h := &s.through
 	s.mu.Lock()
@@ -246,7 +248,7 @@ type DCStats struct {
 	Attached int    // contexts of their initiators that are attached now; 0 with a hardware target
 }
 
-// throughStats are the counters. The mutex is held.
+// throughStats returns the counters. s.mu must be held.
 func (s *Server) throughStats() (n DCStats) {
 	h := &s.through
 	for _, c := range s.clients {

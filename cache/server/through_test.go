@@ -13,9 +13,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Who says goodbye is forgotten at once, if its READs go through the target; another one's queue pair goes with it, so
-// nothing that it says has its memory be used while there is that. Who is gone without a word is remembered, and
-// not cut off when it is late.
+// A client that says goodbye is forgotten at once, if its READs go through the target. A client with a
+// queue pair is forgotten with that: until then nothing that it says has its memory be used. A client
+// that is gone without a word is remembered, and not cut off when it is late.
 func TestGoodbye(t *testing.T) {
 	s, _ := tablesRig(t, func(int) error { return nil })
 	defer s.Close()

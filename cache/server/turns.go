@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// turns are given to clients that may connect by RDMA now, a few at a time, in the order in which
-// they came. Connections that are made all at once all take so long that each is given up, and
-// whoever gave it up comes again: then nobody ever connects.
+// turns lets a few clients at a time connect by RDMA, in the order in which they came. Connections
+// that are made all at once all take so long that each is given up and made again, so that none ever
+// succeeds.
 type turns struct {
 	most int
 
@@ -19,7 +19,7 @@ type turns struct {
 	waiting []*turn
 }
 
-// turn is one client's, until it is over.
+// turn is one client's permission to connect, until it is over.
 type turn struct {
 	of    *turns
 	begun chan struct{} // closed when it begins
@@ -30,14 +30,13 @@ type turn struct {
 const (
 	// longTurn is how long a turn keeps others waiting, at most.
 	longTurn = 5 * time.Second
-	// reassure is how often who waits is told that the server is there.
+	// reassure is how often a waiting client is told that the server is there.
 	reassure = time.Second
 )
 
 func newTurns() *turns { return &turns{most: max(4, 2*runtime.GOMAXPROCS(0))} }
 
-// take waits for a turn, and has tell called now and then meanwhile. An error is that of tell, or of
-// ctx.
+// take waits for a turn, and calls tell every reassure meanwhile. An error is that of tell, or of ctx.
 func (q *turns) take(ctx context.Context, tell func() error) (*turn, error) {
 	t := q.ask()
 	tick := time.NewTicker(reassure)
@@ -64,7 +63,7 @@ func (q *turns) take(ctx context.Context, tell func() error) (*turn, error) {
 	}
 }
 
-// ask is a turn that begins when it may.
+// ask returns a turn that begins when it may.
 func (q *turns) ask() *turn {
 	t := &turn{of: q, begun: make(chan struct{})}
 	q.mu.Lock()
@@ -74,7 +73,7 @@ func (q *turns) ask() *turn {
 	return t
 }
 
-// next has turns begin. The mutex is held.
+// next begins the turns that may. q.mu must be held.
 func (q *turns) next() {
 	for q.given < q.most && len(q.waiting) > 0 {
 		t := q.waiting[0]
@@ -85,7 +84,7 @@ func (q *turns) next() {
 	}
 }
 
-// over ends a turn, or gives it up before it has begun. It may be called more than once, and of nil.
+// over ends a turn, or gives it up before it has begun. It may be called more than once, and on nil.
 func (t *turn) over() {
 	if t == nil {
 		return

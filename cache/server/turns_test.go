@@ -15,7 +15,8 @@ import (
 
 func quietly() error { return nil }
 
-// So many have their turn at a time, in the order in which they came. Who ends twice makes room once.
+// So many have their turn at a time, in the order in which they came. A turn that is ended twice makes
+// room once.
 func TestTurns(t *testing.T) {
 	q := &turns{most: 2}
 	var all []*turn
@@ -49,7 +50,7 @@ func TestTurns(t *testing.T) {
 	require.GreaterOrEqual(t, newTurns().most, 4)
 }
 
-// Who waits is told so each second, and gives up with its context, or when it cannot be told.
+// A waiting client is told so each second, and gives up with its context, or when it cannot be told.
 func TestWaitForATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &turns{most: 1}
@@ -69,7 +70,7 @@ func TestWaitForATurn(t *testing.T) {
 	})
 }
 
-// A turn that does not end keeps nobody out for longer than its time.
+// A turn that does not end keeps others waiting for no longer than its time.
 func TestLongTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &turns{most: 1}

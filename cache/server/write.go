@@ -9,14 +9,13 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
-// writer is what sends to a client: one of the server's crew, while there is anything to
-// send, so that a client that is quiet takes neither a stack nor a buffer. The server's mutex
-// guards it.
+// writer sends to a client, on one of the server's workers, while there is anything to send, so that a
+// client that is quiet takes neither a stack nor a buffer. The server's mu guards it.
 type writer struct {
 	send    func()
 	ctx     context.Context
 	to      link.Conn // nil: nothing can be sent yet, or any more
-	unsent  []byte    // what could not be posted: nobody else sends until it is written
+	unsent  []byte    // what could not be posted: nothing else is sent until it is written
 	busy    bool
 	due     bool      // the client is to hear from the server, if only that there is nothing new
 	said    time.Time // when it did
@@ -29,7 +28,7 @@ type writer struct {
 	err     error // that ended it
 }
 
-// connected has what there is for a client be sent from now on.
+// connected starts to send a client what there is for it.
 func (s *Server) connected(ctx context.Context, to link.Conn, c *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,11 +36,11 @@ func (s *Server) connected(ctx context.Context, to link.Conn, c *client) {
 	s.wake(c)
 }
 
-// beat has clients be told that there is nothing new: those that have asked to hear from the server
-// each sixteenth of its lease at least, and the others each quarter: they learn of it when their clock has
-// stood still. Those that have not said that they are done with what was freed are asked when they have said
-// nothing of that for an eighth.
-// There is another beat after every. The mutex is held.
+// beat schedules messages that say that there is nothing new: each sixteenth of the lease at least to
+// clients that have asked for them, and each quarter to the others, which learn from them that their
+// clock has stood still. Clients that have not said that they are done with what was freed are asked
+// when they have said nothing of that for an eighth. There is another beat after every. s.mu must be
+// held.
 func (s *Server) beat(now time.Time, every time.Duration) {
 	for id, c := range s.clients {
 		if !c.reads || c.to == nil {
@@ -66,8 +65,8 @@ func (s *Server) beat(now time.Time, every time.Duration) {
 	}
 }
 
-// disconnected waits until nothing is sent to a client any more, whose context has ended. The error
-// is that which sending has ended with before, if it has.
+// disconnected waits until nothing is sent to a client any more; the client's context must have ended.
+// It returns the error that sending has ended with before, if it has.
 func (s *Server) disconnected(c *client) error {
 	s.mu.Lock()
 	c.to = nil
@@ -76,7 +75,8 @@ func (s *Server) disconnected(c *client) error {
 	return c.err
 }
 
-// wake has a client be sent what there is for it. The mutex is held.
+// wake starts a worker that sends a client what there is for it, unless one does already. s.mu must be
+// held.
 func (s *Server) wake(c *client) {
 	if c.to != nil && !c.busy {
 		c.busy = true
@@ -93,8 +93,8 @@ func (s *Server) write(c *client) {
 	s.sendAll(c, func(to link.Conn, b []byte) (bool, error) { return true, link.Send(c.ctx, to, b) })
 }
 
-// answer sends what there is for a client in this goroutine, which takes its messages, and has another one
-// do so if that takes waiting: for room, of which the client's next messages tell.
+// answer sends what there is for a client in this goroutine, which takes its messages. If that has to
+// wait for room a worker does it instead, since the room is granted by the client's next messages.
 func (s *Server) answer(c *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +110,7 @@ func (s *Server) answer(c *client) {
 	}
 }
 
-// sendAll has send do what it can until there is nothing to send, or it did not. The mutex is held, and the
+// sendAll calls send until there is nothing to send, or it did not send. s.mu must be held, and the
 // client is busy until all is done.
 func (s *Server) sendAll(c *client, send func(to link.Conn, b []byte) (bool, error)) {
 	out := c.unsent
@@ -135,7 +135,7 @@ func (s *Server) sendAll(c *client, send func(to link.Conn, b []byte) (bool, err
 	c.busy = false
 }
 
-// gather appends what there is to send. The mutex is held.
+// gather appends what there is to send. s.mu must be held.
 func (s *Server) gather(c *client, out []byte) []byte {
 	if c.tell != nil { // before all that it may READ through it
 		out, c.tell = wire.AppendTarget(out, c.tell), nil
@@ -143,7 +143,7 @@ func (s *Server) gather(c *client, out []byte) []byte {
 	switch {
 	case c.reads:
 		out = s.gatherMap(c, out)
-	case !c.begun: // that is how a client knows that it is one
+	case !c.begun: // this tells a client that it is admitted
 		b := s.store.Begin(s.now())
 		out, c.begun = wire.AppendMap(out, &b), true
 	}
@@ -156,7 +156,7 @@ func (s *Server) gather(c *client, out []byte) []byte {
 	return out
 }
 
-// gatherMap appends what there is to send of the map. The mutex is held.
+// gatherMap appends what there is to send of the map. s.mu must be held.
 func (s *Server) gatherMap(c *client, out []byte) []byte {
 	now, deltas, entries := s.now(), &s.scratch.deltas, &s.scratch.entries
 	for {
@@ -167,7 +167,7 @@ func (s *Server) gatherMap(c *client, out []byte) []byte {
 			break
 		}
 		if len(deltas.List) == 0 {
-			if !c.due && !c.asks { // a client answers what has no change
+			if !c.due && !c.asks { // a client replies to what has no change
 				break
 			}
 			c.asks, c.asked, c.askedOf = false, time.Now(), c.next-1
@@ -193,8 +193,7 @@ func (s *Server) gatherMap(c *client, out []byte) []byte {
 	return out
 }
 
-// spares are buffers for messages that no client needs just now. The server's mutex guards
-// them.
+// spares are buffers for messages that no client needs just now. The server's mu guards them.
 type spares [][]byte
 
 const (
@@ -202,7 +201,7 @@ const (
 	spareCount = 64
 )
 
-// lend is an empty buffer, of any capacity.
+// lend returns an empty buffer, of any capacity.
 func (s *spares) lend() []byte {
 	n := len(*s)
 	if n == 0 {
@@ -213,7 +212,7 @@ func (s *spares) lend() []byte {
 	return b
 }
 
-// giveBack takes a buffer that nobody uses any more.
+// giveBack takes a buffer that is no longer in use.
 func (s *spares) giveBack(b []byte) {
 	if cap(b) > 0 && cap(b) <= spareBytes && len(*s) < spareCount {
 		*s = append(*s, b[:0])

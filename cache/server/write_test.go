@@ -52,8 +52,8 @@ func (n *narrow) Write(_ context.Context, b []byte) error {
 	return n.take(b)
 }
 
-// Who takes a client's messages answers them, all that are there together, and waits for nothing: what
-// cannot be posted is written by another goroutine, before all that follows.
+// The goroutine that takes a client's messages sends the replies, to all that are there together, and
+// does not wait: what cannot be posted is written by another goroutine, before all that follows.
 func TestAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := tablesRig(t, func(int) error { return nil })
@@ -102,7 +102,7 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
-// gated is a connection whose Write takes as long as a test likes.
+// gated is a connection with a Write that takes as long as a test likes.
 type gated struct {
 	*narrow
 	begun, gate chan struct{}

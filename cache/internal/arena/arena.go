@@ -50,7 +50,7 @@ func (u unit) index() int  { return int(u & (1<<unitBits - 1)) }
 
 func unitsOf(bytes int) int { return (bytes + wire.SlotUnit - 1) / wire.SlotUnit }
 
-// New makes an arena without memory, whose records have at most longest bytes.
+// New makes an arena without memory, for records of at most longest bytes.
 func New(longest int) (*Arena, error) {
 	if longest <= 0 || longest > wire.MaxRecord {
 		return nil, fmt.Errorf("cache: records of %d bytes: from 1 to %d", longest, wire.MaxRecord)
@@ -128,7 +128,7 @@ func (a *Arena) find(n int) (unit, bool) {
 	return 0, false
 }
 
-// bin is the logarithm of n > 0 in eighths of an octave.
+// bin returns the logarithm of n > 0 in eighths of an octave.
 func bin(n int) int {
 	log := bits.Len(uint(n)) - 1
 	return 8*log + n<<3>>log&7
@@ -138,7 +138,7 @@ func at(p wire.Place) unit {
 	return unit(p.Region())<<unitBits | unit(p.Offset()/wire.SlotUnit)
 }
 
-// Bytes are the bytes of a record, as many as a READ of it fetches.
+// Bytes returns the bytes of a record, as many as a READ of it fetches.
 func (a *Arena) Bytes(p wire.Place) []byte {
 	return a.regions[p.Region()].mem[p.Offset() : p.Offset()+p.Length()]
 }
@@ -175,7 +175,7 @@ func (a *Arena) Release(horizon uint64) {
 	}
 }
 
-// Stats are the numbers of bytes.
+// Stats returns the numbers of bytes.
 func (a *Arena) Stats() Stats { return a.stats }
 
 // Offsets of tags in a free extent: in its first unit, and in its last one. All fit into one unit.

@@ -141,7 +141,7 @@ func (b bitmap) set(i, n int, to bool) {
 	}
 }
 
-// next is the first bit of a kind from i on, or end.
+// next returns the first bit of a kind from i on, or end.
 func (b bitmap) next(i, end int, kind bool) int {
 	for i < end {
 		w := b[i/64]
@@ -156,7 +156,7 @@ func (b bitmap) next(i, end int, kind bool) int {
 	return end
 }
 
-// last is the last bit of a kind up to i, or -1.
+// last returns the last bit of a kind up to i, or -1.
 func (b bitmap) last(i int, kind bool) int {
 	for i >= 0 {
 		w := b[i/64]

@@ -24,31 +24,31 @@ type Flow struct {
 	told          uint32 // of those, what the other side knows
 }
 
-// New is a side that has receives for so many frames with data, and the other for theirs.
+// New returns a side that has receives for so many frames with data, and the other for theirs.
 func New(holds, theirs uint32) Flow { return Flow{holds: holds, theirs: theirs} }
 
-// Room is how many frames with data may be sent. A peer that says it has taken more than
-// was sent harms itself.
+// Room returns how many frames with data may be sent. A peer that says it has taken more than was sent
+// harms itself.
 func (f *Flow) Room() int { return max(int(f.theirs)-int(int32(f.sent-f.passed)), 0) }
 
 // Send counts frames with data that are about to be sent.
 func (f *Flow) Send(n int) { f.sent += uint32(n) }
 
-// Say is what each frame tells the other side.
+// Say returns what each frame tells the other side.
 func (f *Flow) Say() uint32 {
 	f.told = f.taken
 	return f.taken
 }
 
-// Heard takes what a frame of the other side said, and tells whether that is new.
+// Heard takes what a frame of the other side said, and reports whether that is new.
 func (f *Flow) Heard(taken uint32) bool {
 	news := f.passed != taken
 	f.passed = taken
 	return news
 }
 
-// Took counts a frame with data that was taken, whose receive is there again. It tells
-// whether the other side has to hear of it now, by a frame without data.
+// Took counts a frame with data that was taken; its receive is posted again. It reports whether the
+// other side has to hear of it now, by a frame without data.
 func (f *Flow) Took() (due bool) {
 	f.taken++
 	return f.taken-f.told >= (f.holds+1)/2

@@ -94,8 +94,8 @@ func TestRoom(t *testing.T) {
 	require.Zero(t, f.Room())
 }
 
-// Credit is due when half of what a side holds was taken since it last said so, and not
-// before: otherwise each frame would be answered by another one.
+// Credit is due when half of what a side holds was taken since it last said so, and not before:
+// otherwise each frame would cause another one in return.
 func TestDue(t *testing.T) {
 	f := New(8, 8)
 	for range 3 {

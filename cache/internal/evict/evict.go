@@ -108,10 +108,11 @@ func (q *Queue) Evict() (item uint32, ok bool) {
 	return 0, false
 }
 
-// Len is the number of items.
+// Len returns the number of items.
 func (q *Queue) Len() int { return q.len }
 
-// worth is the list for an item: the logarithm of its accesses for each byte. It is -1 for an item without any.
+// worth returns the list for an item: the logarithm of its accesses for each byte. It is -1 for an
+// item without any.
 func (q *Queue) worth(n *node) int {
 	count := q.sketch.count(n.fingerprint)
 	if count == 0 {
@@ -120,13 +121,13 @@ func (q *Queue) worth(n *node) int {
 	return min(max(top+log(count)-log(int(n.size)), 0), lists-1)
 }
 
-// log is the logarithm of x > 0 in quarters of an octave.
+// log returns the logarithm of x > 0 in quarters of an octave.
 func log(x int) int {
 	n := bits.Len(uint(x))
 	return octave*n + x<<2>>(n-1)&3
 }
 
-// head is the head of a list of the main part.
+// head returns the head of a list of the main part.
 func (q *Queue) head(list int) uint32 { return uint32(1 + (q.base+list)%lists) }
 
 // file puts an item at the end of a list of the main part.
@@ -135,7 +136,7 @@ func (q *Queue) file(i uint32, list int) {
 	q.low = min(q.low, list)
 }
 
-// age has all lists go down by an octave: the lowest ones become one.
+// age moves all lists down by an octave: the lowest ones become one.
 func (q *Queue) age() {
 	for range octave {
 		from, to := &q.nodes[q.head(0)], &q.nodes[q.head(1)]

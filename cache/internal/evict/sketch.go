@@ -2,9 +2,9 @@ package evict
 
 import "math"
 
-// sketch counts accesses by fingerprint, also of items that are not stored: a count-min sketch, whose counters
-// are halved in turn. All counters of a fingerprint lie in one block, so that they are halved together and an
-// access takes one cache miss.
+// sketch counts accesses by fingerprint, also of items that are not stored. It is a count-min sketch
+// with counters that are halved in turn. All counters of a fingerprint lie in one block, so that they
+// are halved together and an access takes one cache miss.
 type sketch struct {
 	blocks []block // a power of two
 	hand   int     // the blocks below it have been halved in this round

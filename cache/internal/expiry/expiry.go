@@ -1,6 +1,7 @@
-// Package expiry finds the items whose time is over. It is a hierarchical timing wheel (Varghese and Lauck, "Hashed
-// and Hierarchical Timing Wheels", 1987): an item is filed by the highest digit in which its time differs from that
-// of the wheel, and filed anew when the wheel gets there, at most once for each digit.
+// Package expiry finds the items that are due. It is a hierarchical timing wheel (Varghese and Lauck,
+// "Hashed and Hierarchical Timing Wheels", 1987): an item is filed by the highest digit in which its
+// time differs from that of the wheel, and filed anew when the wheel gets there, at most once for each
+// digit.
 package expiry
 
 import "math/bits"
@@ -11,7 +12,7 @@ type Queue struct {
 	nodes  []node         // the first are the heads of the lists, the others are the items
 	full   [levels]uint64 // the lists that may have items
 	last   uint64         // the time of the wheel: what is due later is in a list of its own
-	refile uint32         // the head of a list whose items are to be filed anew
+	refile uint32         // the head of a list with items to be filed anew
 }
 
 type node struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/internal/testseed"
 )
 
-// Who is gone costs nothing until he holds up memory, or there are many.
+// A client that is gone costs nothing until it holds up memory, or there are many.
 func TestGoneIsNotLate(t *testing.T) {
 	f := Fence{Every: time.Second}
 	for id := range uint64(Most - 1) {
@@ -25,7 +25,7 @@ func TestGoneIsNotLate(t *testing.T) {
 	require.False(t, f.IsGone(Most+1))
 }
 
-// All who are late go together, and whoever is gone with them; the next replacement is a while later.
+// All late clients go together, with the clients that are gone; the next replacement is a while later.
 func TestOneReplacementForAll(t *testing.T) {
 	f := Fence{Every: time.Second}
 	f.Late(1)
@@ -51,14 +51,14 @@ func TestOneReplacementForAll(t *testing.T) {
 	require.True(t, f.Begin(7*time.Second), "one that could not be made")
 }
 
-// Whatever happens in whatever order: nobody is forgotten who may READ, and everybody who is late is, two
-// replacements later at most.
+// Whatever happens in whatever order: no client is forgotten that may READ, and each late client is
+// forgotten, two replacements later at most.
 func TestNobodyReadsWhoIsForgotten(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
 	for range 200 {
 		f := Fence{Every: 10}
 		now, next := time.Duration(0), uint64(0)
-		target, oldest, opened := 1, 1, true // the newest one, and the oldest that answers
+		target, oldest, opened := 1, 1, true // the newest one, and the oldest that responds
 		knows := map[uint64]int{}            // the newest target that a client was told of
 		live, late := map[uint64]bool{}, map[uint64]int{}
 		step := func() {
@@ -113,7 +113,8 @@ func TestNobodyReadsWhoIsForgotten(t *testing.T) {
 	}
 }
 
-// Who was gone before the new target was there goes with the old one, also if it is late meanwhile.
+// A client that was gone before the new target was there goes with the old one, also if it is late
+// meanwhile.
 func TestGoneIsForgottenAfterOpened(t *testing.T) {
 	f := Fence{}
 	f.Late(1)

@@ -1,17 +1,17 @@
-// Package greet is what client and server of the cache say to each other before anything
-// else: who the client is, by a proof that it has its tenant's key, and what it wants. The
-// server proves the same, so a client talks to no stranger. It has no I/O.
+// Package greet is the handshake of the cache's client and server, before anything else. The client
+// says which tenant it belongs to and what it wants, and proves that it has the tenant's key. The
+// server proves the same, so that no other server can take its place. The package has no I/O.
 //
 //	client                                       server
 //	hello: transport, tenant, nonce ───────────▶
-//	         ◀──────────────── challenge: nonce, or that everybody may come in
+//	         ◀──────────────── challenge: nonce, or that no proof is needed
 //	proof: HMAC of both with the key ──────────▶
 //	         ◀──────────────── verdict, and the same with another label
 //
-// Before the last answer there may be others that say to wait: many connect, and its turn comes
-// later. All have fixed lengths: who is not known yet can make nobody allocate anything. The
-// key does not cross the wire. What each side says next of its queue pairs has a [Seal]; what comes
-// afterwards is neither encrypted nor signed.
+// Before the last answer there may be others that say to wait until it is the client's turn to
+// connect. All messages have fixed lengths: an unauthenticated peer cannot make the other side
+// allocate anything. The key does not cross the wire. What each side says next of its queue pairs has
+// a [Seal]; what comes afterwards is neither encrypted nor signed.
 package greet
 
 import (
@@ -77,7 +77,7 @@ const (
 	statuses
 )
 
-// Hello is what a client says first.
+// Hello is a client's first message.
 type Hello struct {
 	Transport Transport
 	Tenant    string // at most [MaxName] bytes
@@ -118,10 +118,10 @@ func readAnswer(b []byte, size int) (status, []byte, error) {
 	return status(b[4]), b[nonceAt:], nil
 }
 
-// Later is an answer of the server: the client is to wait for another one.
+// Later returns an answer that tells the client to wait for another one.
 func Later() []byte { return answer(later, make([]byte, AnswerSize-nonceAt)) }
 
-// IsLater tells whether an answer says to wait.
+// IsLater reports whether an answer says to wait.
 func IsLater(b []byte) bool {
 	s, _, err := readAnswer(b, AnswerSize)
 	return err == nil && s == later
@@ -133,7 +133,7 @@ const (
 	byServer = "goverbs cache: server"
 )
 
-// sign is a proof that one has the key, good for these two messages only.
+// sign returns a proof that its maker has the key, good for these two messages only.
 func sign(key []byte, label string, hello, challenge []byte) []byte {
 	m := hmac.New(sha256.New, key)
 	m.Write([]byte(label))

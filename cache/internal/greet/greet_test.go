@@ -34,7 +34,7 @@ func greeting(t *testing.T, tenant string, theirs, ours []byte, room bool) (clie
 	return c.Judged(verdict), server
 }
 
-// Who has the key comes in, and nobody else; who has one comes in nowhere else.
+// A client with the key is admitted, and no other; a client with a key is admitted nowhere else.
 func TestGreeting(t *testing.T) {
 	other := []byte("another sixteen.")
 	for name, c := range map[string]struct {

@@ -6,21 +6,22 @@ import (
 	"errors"
 )
 
-// A greeting proves who is at the other end of a TCP connection, and that somebody passes on what both
-// ends say is no harm: he has nothing of it. What he must not do is to let them greet each other and
-// go on by himself, with queue pairs of his own. So what each side says of its queue pairs has a seal,
-// by a key that both made of the tenant's and of all that the greeting was made of.
+// A greeting authenticates both ends of a TCP connection. Relaying it is harmless, but a relay must
+// not let the ends greet each other and then go on with queue pairs of its own. So what each side says
+// of its queue pairs has a seal, with a key derived from the tenant's key and the messages of the
+// greeting.
 
 // SealSize is the length of a seal in bytes.
 const SealSize = sha256.Size
 
-// ErrSeal: what was said of a connection is not of the one who has greeted.
+// ErrSeal: what was said of a connection is not sealed by the peer of the greeting.
 var ErrSeal = errors.New("what the peer says of its connection is not sealed by who has greeted")
 
-// Labels of what is derived from a tenant's key, and of what each side seals.
+// sealLabel is the label of the seals' key, which is derived from a tenant's key.
 const sealLabel = "goverbs cache: seal"
 
-// Seal is one side's. The zero value is of a greeting without a key: it seals nothing.
+// Seal makes one side's seals and checks the other's. The zero value is of a greeting without a key:
+// it seals nothing.
 type Seal struct {
 	key          []byte
 	mine, theirs string
@@ -33,7 +34,7 @@ func newSeal(key []byte, mine, theirs string, hello, challenge []byte) Seal {
 	return Seal{key: sign(key, sealLabel, hello, challenge), mine: mine, theirs: theirs}
 }
 
-// Of seals what this side says.
+// Of returns the seal of what this side says.
 func (s Seal) Of(said []byte) (seal [SealSize]byte) {
 	if s.key != nil {
 		copy(seal[:], sign(s.key, s.mine, said, nil))
@@ -41,7 +42,7 @@ func (s Seal) Of(said []byte) (seal [SealSize]byte) {
 	return seal
 }
 
-// Check answers [ErrSeal] if a seal is not the other side's, of what it said.
+// Check returns [ErrSeal] if seal is not the other side's seal of what it said.
 func (s Seal) Check(said []byte, seal [SealSize]byte) error {
 	var want [SealSize]byte
 	if s.key != nil {

@@ -55,7 +55,7 @@ func TestSeal(t *testing.T) {
 	require.ErrorIs(t, s.Seal().Check(said, [SealSize]byte(sign(key, byClient, s.hello, s.challenge))), ErrSeal, "the proof")
 }
 
-// Without a key nobody is bound, and nothing is sealed.
+// Without a key no connection is bound, and nothing is sealed.
 func TestNothingIsSealedWithoutAKey(t *testing.T) {
 	client, server := greeted(t, nil)
 	require.Zero(t, client.Of([]byte("said")))

@@ -8,18 +8,18 @@ type Client struct {
 	hello, challenge []byte
 }
 
-// NewClient begins a greeting. Without a key the server has to admit everybody. The tenant's
-// name has at most [MaxName] bytes.
+// NewClient begins a greeting. Without a key it succeeds only if the server needs no proof. The
+// tenant's name has at most [MaxName] bytes.
 func NewClient(t Transport, tenant string, key []byte) *Client {
 	h := Hello{Transport: t, Tenant: tenant, Nonce: nonce()}
 	return &Client{key: key, hello: h.append(nil)}
 }
 
-// Hello is what goes first.
+// Hello returns the client's first message.
 func (c *Client) Hello() []byte { return c.hello }
 
-// Challenged takes the server's challenge, and answers the proof that goes next. Without a
-// proof the greeting is over.
+// Challenged takes the server's challenge, and returns the proof that goes next, or none if the
+// greeting is over.
 func (c *Client) Challenged(b []byte) (proof []byte, err error) {
 	s, _, err := readAnswer(b, ChallengeSize)
 	switch {
@@ -28,7 +28,7 @@ func (c *Client) Challenged(b []byte) (proof []byte, err error) {
 	case s == come && len(c.key) == 0:
 		return nil, nil
 	case s == come:
-		return nil, ErrStranger // whoever has a key wants to know whom it talks to
+		return nil, ErrStranger // a client with a key needs the server's proof
 	case s != prove:
 		return nil, ErrMalformed
 	case len(c.key) == 0:
@@ -38,7 +38,7 @@ func (c *Client) Challenged(b []byte) (proof []byte, err error) {
 	return sign(c.key, byClient, c.hello, c.challenge), nil
 }
 
-// Judged takes the server's verdict: nil if the client is admitted, by the right server.
+// Judged takes the server's verdict, and returns nil if the client is admitted, by the right server.
 func (c *Client) Judged(b []byte) error {
 	s, proof, err := readAnswer(b, VerdictSize)
 	switch {
@@ -56,8 +56,8 @@ func (c *Client) Judged(b []byte) error {
 	return nil
 }
 
-// Seal is what binds the connection that follows to this greeting, once [Client.Judged] has answered
-// nil or the greeting is over without a proof.
+// Seal returns the seal that binds the connection that follows to this greeting, once [Client.Judged]
+// has returned nil or the greeting is over without a proof.
 func (c *Client) Seal() Seal { return newSeal(c.key, byClient, byServer, c.hello, c.challenge) }
 
 // Server is the server's side of one greeting.
@@ -66,9 +66,9 @@ type Server struct {
 	hello, challenge []byte
 }
 
-// NewServer answers a hello that [ReadHello] has taken. Without a key everybody may come in.
-// For a tenant that is not known the key is one that nobody has: who has no key cannot tell
-// which tenants there are.
+// NewServer begins the reply to a hello that [ReadHello] has decoded. Without a key any client is
+// admitted. For an unknown tenant the key must be one that no client has: without a key a client then
+// cannot learn which tenants there are.
 func NewServer(hello, key []byte) *Server {
 	s := &Server{key: key, hello: append([]byte(nil), hello...)}
 	st := prove
@@ -80,14 +80,14 @@ func NewServer(hello, key []byte) *Server {
 	return s
 }
 
-// Challenge is what goes first.
+// Challenge returns the server's first message.
 func (s *Server) Challenge() []byte { return s.challenge }
 
-// Open tells whether the greeting is over with the challenge.
+// Open reports whether the greeting is over with the challenge.
 func (s *Server) Open() bool { return len(s.key) == 0 }
 
-// Proved takes the client's proof, and answers the verdict that goes back; without an error
-// the client is admitted. room tells whether there is any for another client.
+// Proved takes the client's proof, and returns the verdict that goes back; without an error the client
+// is admitted. room reports whether there is room for another client.
 func (s *Server) Proved(proof []byte, room bool) (verdict []byte, err error) {
 	var none [ProofSize]byte
 	switch {
@@ -99,6 +99,6 @@ func (s *Server) Proved(proof []byte, room bool) (verdict []byte, err error) {
 	return answer(come, sign(s.key, byServer, s.hello, s.challenge)), nil
 }
 
-// Seal is what binds the connection that follows to this greeting, once [Server.Proved] has admitted
-// the client.
+// Seal returns the seal that binds the connection that follows to this greeting, once [Server.Proved]
+// has admitted the client.
 func (s *Server) Seal() Seal { return newSeal(s.key, byServer, byClient, s.hello, s.challenge) }

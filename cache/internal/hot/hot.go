@@ -65,8 +65,8 @@ func (k *Keys) halve() {
 	}
 }
 
-// Top appends up to n keys that certainly have more than one access in as many as there are
-// counters, the hottest first, and answers how many accesses there were in all, of late.
+// Top appends up to n keys that certainly have more than one access in as many as there are counters,
+// the hottest first, and returns how many accesses there were in all, of late.
 func (k *Keys) Top(n int, to []Count) (top []Count, total uint64) {
 	for _, c := range k.all[:k.n] {
 		if (c.Accesses-c.Surplus)*counters > k.total {

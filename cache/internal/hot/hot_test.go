@@ -86,7 +86,7 @@ func TestNoCountIsTooLow(t *testing.T) {
 	}
 }
 
-// A key that was hot from the beginning makes room for nobody.
+// A key that was hot from the beginning is not displaced.
 func TestFirstKeyStays(t *testing.T) {
 	var k Keys
 	for range 1000 {
@@ -114,8 +114,8 @@ func TestShareIsNotHot(t *testing.T) {
 	require.Len(t, top, 1)
 }
 
-// Counts are halved with what may be too much in them: keys that nobody asks for twice are not hot after many
-// windows either.
+// Counts are halved with what may be too much in them: keys that are not asked for twice are not hot
+// after many windows either.
 func TestNothingGetsHot(t *testing.T) {
 	var k Keys
 	for i := range uint64(5 * window) {

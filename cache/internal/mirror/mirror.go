@@ -54,20 +54,19 @@ func New(cfg Config) *Mirror {
 	return m
 }
 
-// Epoch is that of the map; 0 without one.
+// Epoch returns the epoch of the map; 0 without one.
 func (m *Mirror) Epoch() uint32 { return m.epoch }
 
-// Whole tells whether the map has all entries: misses may be taken for true by whoever
-// chose bounded staleness.
+// Whole reports whether the map has all entries: with bounded staleness misses may be taken for true.
 func (m *Mirror) Whole() bool { return m.whole && !m.partial }
 
-// Len is the number of entries.
+// Len returns the number of entries.
 func (m *Mirror) Len() int { return m.entries.n }
 
-// Bytes is the memory of the entries.
+// Bytes returns the memory of the entries.
 func (m *Mirror) Bytes() int { return len(m.entries.s) * slotBytes }
 
-// Fingerprint is that of a key.
+// Fingerprint returns that of a key.
 func (m *Mirror) Fingerprint(key []byte) uint64 { return m.secret.Fingerprint(key) }
 
 // Begin takes the beginning of a snapshot.
@@ -212,7 +211,7 @@ func (m *Mirror) Forget(e *wire.Entry) { m.entries.remove(e.Fingerprint, e.Versi
 type Verdict uint8
 
 const (
-	Hit  Verdict = iota // the record is the answer
+	Hit  Verdict = iota // the record is the result
 	Next                // it is another key's: try the next entry
 	Ask                 // the server has to say
 )
@@ -223,7 +222,7 @@ func (m *Mirror) Judge(src []byte, e *wire.Entry, key []byte, now int64) (wire.R
 	return r, m.Weigh(&r, err, e, now)
 }
 
-// Weigh is Judge for who has validated the bytes already, which takes long when there are
+// Weigh is Judge for a caller that has validated the bytes already, which takes long when there are
 // many and needs no mirror.
 func (m *Mirror) Weigh(r *wire.Record, err error, e *wire.Entry, now int64) Verdict {
 	switch {

@@ -287,7 +287,7 @@ func TestJudge(t *testing.T) {
 	require.Empty(t, rep.Accesses)
 }
 
-// A record whose entry came with a reply before its delta is there once, and what it replaced is not.
+// A record is there once if its entry came with a reply before its delta, and what it replaced is not.
 func TestLearntBeforeItsDelta(t *testing.T) {
 	m := started(Config{})
 	m.Learn(entry(5, 3), 10)
@@ -499,7 +499,7 @@ func TestAdoptAcrossASnapshot(t *testing.T) {
 	require.Equal(t, 1, m.Len())
 }
 
-// What was found in another life of the server takes nobody's place.
+// What was found in another life of the server takes no entry's place.
 func TestAdoptOfAnotherLife(t *testing.T) {
 	m := New(Config{Budget: 1})
 	m.Begin(&wire.Map{Epoch: 1, Seq: 10})

@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
-// A copy may be answered while the map has its entry and the server was heard: no later
-// than what was promised after any change.
+// A copy may be used while the map has its entry and the server was heard: no later than what was
+// promised after any change.
 func TestHolds(t *testing.T) {
 	m, e := started(Config{SampleEvery: 1}), entry(5, 3)
 	m.Learn(e, 10)

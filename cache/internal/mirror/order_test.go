@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/internal/testseed"
 )
 
-// Entries whose homes are the last places go on at the first ones, in the same order, whatever is put, replaced,
+// Entries with homes in the last places go on at the first ones, in the same order, whatever is put, replaced,
 // removed and flushed: a model that is a map of Go's has the same.
 func TestSlotsWrapAround(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
@@ -89,7 +89,7 @@ func TestLearnWithoutAMap(t *testing.T) {
 	require.Zero(t, m.Len())
 }
 
-// A delta whose entry is of another life ends the old entry all the same.
+// A delta with an entry of another life ends the old entry all the same.
 func TestDeltaOfAnotherLife(t *testing.T) {
 	m := started(Config{})
 	require.NoError(t, m.Deltas(put(11, wire.Delta{Change: wire.ChangePut, Entry: entry(1, 5)})))

@@ -14,7 +14,7 @@ type Probe struct {
 	since       uint64 // what had been applied when it began
 }
 
-// Probe begins one, and tells whether the table can be READ.
+// Probe begins a probe, and reports whether the table can be READ.
 func (m *Mirror) Probe(fingerprint uint64) (Probe, bool) {
 	if !m.live || m.table == (wire.Where{}) {
 		return Probe{}, false
@@ -24,7 +24,7 @@ func (m *Mirror) Probe(fingerprint uint64) (Probe, bool) {
 	return p, true
 }
 
-// Buckets is how many there are: both hashes can lead to the same one.
+// Buckets returns how many there are: both hashes can lead to the same one.
 func (p *Probe) Buckets() int {
 	if p.index[0] == p.index[1] {
 		return 1
@@ -32,7 +32,7 @@ func (p *Probe) Buckets() int {
 	return 2
 }
 
-// At is where the i-th bucket is, wire.BucketSize bytes.
+// At returns where the i-th bucket is, wire.BucketSize bytes.
 func (p *Probe) At(i int) (key uint32, addr uint64) {
 	return p.table.Key, p.table.Addr + uint64(p.index[i])*wire.BucketSize
 }
@@ -45,14 +45,15 @@ func (p *Probe) Read(src []byte, i int, found []wire.Entry) ([]wire.Entry, error
 	return wire.ReadBucket(src, p.depth, p.index[i], p.epoch, p.fingerprint, found)
 }
 
-// Since is what had been applied when the probe began.
+// Since returns what had been applied when the probe began.
 func (p *Probe) Since() uint64 { return p.since }
 
-// Applied is the number of the last delta that has been applied.
+// Applied returns the number of the last delta that has been applied.
 func (m *Mirror) Applied() uint64 { return m.applied }
 
-// Adopt takes the entry of a record that a READ found alive which began when since had been applied,
-// unless it may have been removed after that: then nothing would remove it here.
+// Adopt takes the entry of a record that a READ found alive; since is what had been applied when the
+// READ began. An entry that may have been removed after that is not taken: nothing would remove it
+// here.
 func (m *Mirror) Adopt(since uint64, e *wire.Entry) {
 	if !m.live || e.Epoch != m.epoch || e.Version <= m.flushed || !m.gone.lacks(e.Version, since, m.applied) {
 		return
@@ -79,8 +80,8 @@ type gone struct {
 
 func (g *gone) note(seq, version uint64) { g.versions[seq%remembered] = version }
 
-// lacks tells whether it is known that none of the deltas behind since, up to the last one,
-// has removed a version.
+// lacks reports whether it is known that none of the deltas behind since, up to the last one, has
+// removed a version.
 func (g *gone) lacks(version, since, last uint64) bool {
 	if since+1 < g.first || last > since+remembered {
 		return false

@@ -9,7 +9,7 @@ type sections struct {
 	young uint8
 	since uint64 // what had been applied when the younger generation began
 	quiet uint64
-	ended uint64 // generations of another epoch end as nobody's
+	ended uint64 // epochs that are over: their sections are not counted when they end
 }
 
 // Section is one READ, or several that follow from each other: from the moment at which
@@ -36,7 +36,7 @@ func (m *Mirror) Leave(s Section) {
 	}
 }
 
-// Horizon is what the server has to hear now and then, twice in a lease at least.
+// Horizon returns what the server has to hear now and then, twice in a lease at least.
 func (m *Mirror) Horizon() wire.Horizon {
 	s := &m.reads
 	for range 2 {

@@ -38,7 +38,7 @@ func (t *slots) after(i int) int {
 	return i
 }
 
-// away is how far an entry is from its home.
+// away returns how far an entry is from its home.
 func (t *slots) away(i int) int {
 	d := i - t.home(t.s[i].fingerprint)
 	if d < 0 {
@@ -47,8 +47,8 @@ func (t *slots) away(i int) int {
 	return d
 }
 
-// first is where the entries of a fingerprint begin, and next where another one is behind the one at
-// i; -1 if there is none.
+// first returns where the entries of a fingerprint begin, and next where another one is behind the one
+// at i; -1 if there is none.
 func (t *slots) first(fingerprint uint64) int {
 	if len(t.s) == 0 {
 		return -1
@@ -86,8 +86,8 @@ func (t *slots) find(fingerprint, version uint64) int {
 	return i
 }
 
-// replace has the entry of one version be that of another one, and tells whether it did: not if there
-// is no such entry, or the other one is there already.
+// replace puts another version in the place of an entry, and reports whether it did: not if there is
+// no such entry, or the other version is there already.
 func (t *slots) replace(fingerprint, old, version, place uint64) bool {
 	if version == 0 || version&used != 0 {
 		return false
@@ -129,7 +129,7 @@ func (t *slots) put(fingerprint, version, place uint64) {
 	t.n++
 }
 
-// insert has those go further that are nearer to their homes.
+// insert adds a slot, and moves entries that are nearer to their homes further.
 func (t *slots) insert(s slot) {
 	i := t.home(s.fingerprint)
 	for d := 0; t.s[i].version != 0; d++ {

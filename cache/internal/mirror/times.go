@@ -18,7 +18,7 @@ type times struct {
 // drift is how much faster the server's clock may be: 1/1024 is far more than any crystal.
 const drift = 1024
 
-// latest is the latest that it can be at the server at the local time now, in ms.
+// latest returns the latest that it can be at the server at the local time now, in ms.
 func (t *times) latest(now int64) uint64 {
 	if !t.known {
 		return math.MaxUint64

@@ -13,7 +13,7 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// ErrList says that a list of servers is none.
+// ErrList: the list of servers is empty, or a name is empty or there twice.
 var ErrList = errors.New("no list of servers")
 
 // List is a list of servers. It does not change, so any number of goroutines may use it.
@@ -40,7 +40,7 @@ func New(names []string) (*List, error) {
 	return l, nil
 }
 
-// Of is the place in the list of the server that has a key. It allocates nothing.
+// Of returns the place in the list of the server that has a key. It allocates nothing.
 func (l *List) Of(key []byte) int {
 	h := xxh3.Hash(key)
 	best, most := 0, score(l.seeds[0], h)

@@ -85,7 +85,7 @@ func TestOrder(t *testing.T) {
 			require.Equal(t, all[l.Of(keyOf(i))], other[m.Of(keyOf(i))])
 		}
 	}
-	// Servers whose scores are equal: of hashes that are.
+	// Servers with equal scores: of hashes that are equal.
 	l.seeds[3], l.seeds[7] = l.seeds[0], l.seeds[0]
 	m := &List{slices.Clone(l.names), slices.Clone(l.seeds)}
 	slices.Reverse(m.names)

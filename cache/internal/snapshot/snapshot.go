@@ -42,10 +42,10 @@ type Item struct {
 	Left       uint64 // ms until it expires; 0: never
 }
 
-// ErrDamaged is what a file is that is not as it was written.
+// ErrDamaged: the file is not as it was written.
 var ErrDamaged = errors.New("snapshot: damaged")
 
-// ErrOtherFormat is what a file of another version is, or of another program.
+// ErrOtherFormat: the file is of another version, or of another program.
 var ErrOtherFormat = errors.New("snapshot: not of this format")
 
 const (
@@ -171,13 +171,13 @@ func (s *Reader) take(n int) ([]byte, error) {
 	return s.b, nil
 }
 
-// whole tells whether the last bytes are the checksum of the others.
+// whole reports whether the last bytes are the checksum of the others.
 func whole(b []byte) bool {
 	n := len(b) - sumSize
 	return binary.LittleEndian.Uint64(b[n:]) == xxh3.Hash(b[:n])
 }
 
-// Next reads a record. At the end, when the snapshot was whole, it answers [io.EOF].
+// Next reads a record. At the end, when the snapshot was whole, it returns [io.EOF].
 func (s *Reader) Next(it *Item) error {
 	b, err := s.take(itemSize)
 	if err != nil {

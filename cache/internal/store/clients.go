@@ -2,7 +2,7 @@ package store
 
 import "github.com/goverbs/goverbs/cache/internal/wire"
 
-// log are the last deltas.
+// log holds the last deltas.
 type log struct {
 	ring []wire.Delta
 	last uint64 // the number of the last one; they begin with 1
@@ -40,7 +40,7 @@ func (s *Store) Attach(id, now uint64) {
 	s.clients.all[id] = &client{quiet: s.log.last, mark: s.log.last, marked: s.now}
 }
 
-// Detach forgets a client whose READs are no longer answered.
+// Detach forgets a client. The device must no longer respond to its READs.
 func (s *Store) Detach(id uint64) {
 	if c := s.clients.all[id]; c != nil {
 		s.clients.leaves(c.quiet)
@@ -49,8 +49,8 @@ func (s *Store) Detach(id uint64) {
 	s.settle()
 }
 
-// Heard takes what a client says of itself. What is of another epoch, goes back, or is
-// ahead of the server is not believed.
+// Heard takes what a client says of itself. What is of another epoch, goes back, or is ahead of the
+// server is refused.
 func (s *Store) Heard(id uint64, h wire.Horizon) error {
 	c := s.clients.all[id]
 	switch {
@@ -70,14 +70,14 @@ func (s *Store) Heard(id uint64, h wire.Horizon) error {
 	return nil
 }
 
-// Behind tells whether a client has not said yet that it has left all changes behind.
+// Behind reports whether a client has not said yet that it has left all changes behind.
 func (s *Store) Behind(id uint64) bool {
 	c := s.clients.all[id]
 	return c != nil && c.quiet < s.log.last
 }
 
-// Late appends the clients that have to be cut off, each once: their READs must not be
-// answered any more. Then they are to be detached.
+// Late appends the clients that have to be cut off, each once. They are to be detached once the device
+// no longer responds to their READs.
 func (s *Store) Late(now uint64, ids []uint64) []uint64 {
 	s.advance(now)
 	for id, c := range s.clients.all {
@@ -103,11 +103,11 @@ func (s *Store) Pardon(now uint64) {
 	}
 }
 
-// Seq is the number of the last delta.
+// Seq returns the number of the last delta.
 func (s *Store) Seq() uint64 { return s.log.last }
 
-// horizon is the last delta that all clients have left behind. Each change asks for it, so clients are
-// gone through only when the last of those that are furthest behind has moved on.
+// horizon returns the last delta that all clients have left behind. Each change asks for it, so
+// clients are gone through only when the last of those that are furthest behind has moved on.
 func (s *Store) horizon() uint64 {
 	c := &s.clients
 	if len(c.all) == 0 {
@@ -127,22 +127,23 @@ func (s *Store) horizon() uint64 {
 	return c.low
 }
 
-// leaves takes note that a client is no longer where it was.
+// leaves notes that a client is no longer where it was.
 func (c *clients) leaves(quiet uint64) {
 	if c.lows > 0 && quiet == c.low {
 		c.lows--
 	}
 }
 
-// Begin is the beginning of a snapshot.
+// Begin returns the beginning of a snapshot.
 func (s *Store) Begin(now uint64) wire.Map {
 	s.advance(now)
 	where, depth := s.table.Where()
 	return wire.Map{Epoch: s.cfg.Epoch, Seq: s.log.last, Clock: s.now, Secret: s.cfg.Secret, Table: where, Depth: uint16(depth), Longest: uint32(min(s.cfg.MaxValue, s.arena.Longest())), Flushed: s.flushed.version}
 }
 
-// Chunk is the part of a snapshot at a position, with up to n entries of up to n buckets (of a
-// table that is nearly empty again nobody waits for all), and the position of the next one. Snapshots begin at 0. All deltas up to c.Seq have to go before it.
+// Chunk puts into c the part of a snapshot at a position, with up to n entries of up to n buckets, so
+// that a nearly empty table holds up no other work. It returns the position of the next part, and 0 at
+// the end. Snapshots begin at 0. All deltas up to c.Seq have to go before it.
 func (s *Store) Chunk(now, pos uint64, n int, c *wire.Chunk) uint64 {
 	s.advance(now)
 	*c = wire.Chunk{Epoch: s.cfg.Epoch, Seq: s.log.last, Clock: s.now, Entries: c.Entries[:0]}
@@ -156,8 +157,8 @@ func (s *Store) Chunk(now, pos uint64, n int, c *wire.Chunk) uint64 {
 	return pos
 }
 
-// Deltas are up to n changes from number first on. It tells whether they are still
-// there: a client that is too far behind needs a snapshot.
+// Deltas puts up to n changes from number first on into d. It reports whether they are still there: a
+// client that is too far behind needs a snapshot.
 func (s *Store) Deltas(now, first uint64, n int, d *wire.Deltas) bool {
 	s.advance(now)
 	*d = wire.Deltas{Epoch: s.cfg.Epoch, First: first, Clock: s.now, List: d.List[:0]}

@@ -37,8 +37,8 @@ func (s *Store) doFlush(q *wire.Request) wire.Status {
 	return wire.OK
 }
 
-// expiry is a time of the server's clock for one that is relative to now. What is over
-// already expires at once.
+// expiry returns the time of the server's clock for one that is relative to now. What is over already
+// expires at once.
 func (s *Store) expiry(t int64) uint64 {
 	switch {
 	case t == 0:
@@ -74,7 +74,7 @@ func (c *call) do() wire.Status {
 	return c.set()
 }
 
-// store writes a record of the request's key and tells of it in the reply.
+// store writes a record of the request's key, and fills in the reply.
 func (c *call) store(r wire.Record) wire.Status {
 	r.Key, r.Fingerprint = c.q.Key, c.fingerprint
 	id, status := c.s.write(c.id, &r)
@@ -85,7 +85,7 @@ func (c *call) store(r wire.Record) wire.Status {
 	return status
 }
 
-// tell fills in the reply what a record says.
+// tell fills in the reply from a record.
 func (c *call) tell(r *wire.Record) {
 	c.a.Flags, c.a.CAS, c.a.Expiry = r.Flags, r.CAS, r.Expiry
 	c.a.Entry = c.s.entry(c.id)
@@ -172,7 +172,8 @@ func (c *call) get() wire.Status {
 	return wire.OK
 }
 
-// secondsUntil is the time until an expiry in ms, rounded up to seconds, of which memcached's clock is.
+// secondsUntil returns the time until an expiry in ms, rounded up to seconds, which memcached's clock
+// counts.
 func secondsUntil(expiry, now uint64) int64 {
 	const second = 1000
 	left := min(expiry-min(now, expiry), math.MaxInt64-second)
@@ -308,8 +309,8 @@ func (c *call) arith() wire.Status {
 	return status
 }
 
-// Number is the number that a value begins with, as memcached reads it: digits up to the
-// end or a space, a sign before them, spaces before that.
+// Number returns the number that a value begins with, as memcached reads it: digits up to the end or a
+// space, a sign before them, spaces before that.
 func Number(b []byte) (uint64, bool) {
 	space := func(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 	for len(b) > 0 && space(b[0]) {

@@ -91,7 +91,7 @@ func TestTrailIsOfTombstonesAlone(t *testing.T) {
 	clear(alive)
 	rare := do(s, 0, set("rare", "v")).Entry
 	change("rare", 1)
-	for range trailLength + 1 { // the last of whose tombstones has the place of the first that rare had
+	for range trailLength + 1 { // the last tombstone of these has the place of the first that rare had
 		change("often", 1)
 	}
 	change("rare", 1)

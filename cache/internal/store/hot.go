@@ -25,8 +25,8 @@ type HotKey struct {
 	Share float64 // of all gets that found something, of late
 }
 
-// Hot are up to n keys that have the most gets, by a sample of READs and calls. Keys without a
-// record are none.
+// Hot returns up to n keys that have the most gets, by a sample of READs and calls. Keys without a
+// record are left out.
 func (s *Store) Hot(n int) []HotKey {
 	var room [8]hot.Count
 	top, total := s.hot.Top(n, room[:0])

@@ -98,7 +98,8 @@ func (s *Store) move(id uint32) {
 	s.put(id, &r, place)
 }
 
-// makeRoomInTable sees to it that there is a place for the entry of a new item, so that no item is pinned.
+// makeRoomInTable makes a place for the entry of a new item, by an eviction if needed, and reports
+// whether there is one. No item is pinned then.
 func (s *Store) makeRoomInTable(fingerprint uint64) bool {
 	s.found = s.table.Crowd(fingerprint, s.found[:0])
 	if s.hasRoom(fingerprint) {

@@ -26,8 +26,8 @@ func worlds(t *testing.T, r rules, limit int, until time.Time) (reads, hits, fol
 	return
 }
 
-// Writers, evictors and readers whose READs come late and torn. GOVERBS_CACHE_SECONDS is
-// how long it takes (the long version: a minute).
+// Writers, evictors and readers with READs that come late and torn. GOVERBS_CACHE_SECONDS is how long
+// it takes (the long version: a minute).
 func TestReadersWritersEvictors(t *testing.T) {
 	length := 400 * time.Millisecond
 	if !testing.Short() {

@@ -19,7 +19,7 @@ type simClient struct {
 	stream  int64 // when the last message arrives
 	life    int   // of the connection
 	reads   []*read
-	pending func() // writes down the operation under way, whose end will not be seen
+	pending func() // writes down the operation under way, since its end will not be seen
 }
 
 func (c *simClient) local() int64 { return c.w.now + c.skew }
@@ -134,7 +134,7 @@ func (c *simClient) tell() {
 	w.after(pause, c.tell)
 }
 
-// call is a request that is executed later, and answered later still.
+// call is a request that is executed later; its reply comes later still.
 func (c *simClient) call(q wire.Request, done func(a wire.Reply)) {
 	w, asked := c.w, c.local()
 	w.after(w.rng.IntN(20), func() {

@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
-// Head is what a snapshot of this moment begins with; saved is the time in ms since 1970.
+// Head returns what a snapshot of this moment begins with; saved is the time in ms since 1970.
 func (s *Store) Head(now uint64, saved int64) snapshot.Head {
 	s.advance(now)
 	h := snapshot.Head{Epoch: s.cfg.Epoch, Saved: saved, CAS: s.cas}
@@ -18,9 +18,9 @@ func (s *Store) Head(now uint64, saved int64) snapshot.Head {
 	return h
 }
 
-// Save gives away all records that have not expired, those first that were accessed
-// longest ago: where there is less room they are the first to leave. An item is a view that
-// is good until put returns.
+// Save passes all records that have not expired to put, those first that were accessed longest ago:
+// where there is less room they are the first to leave. An item is a view that is good until put
+// returns.
 func (s *Store) Save(now uint64, put func(*snapshot.Item) error) error {
 	s.advance(now)
 	ids := make([]uint32, 0, s.table.Len())
@@ -43,10 +43,9 @@ func (s *Store) Save(now uint64, put func(*snapshot.Item) error) error {
 	return nil
 }
 
-// Resume goes on where a snapshot ended, passed ms ago: CAS numbers that were given out are
-// not given out again, and a flush that was to come still comes. If it would have come
-// meanwhile the answer is false: then no record is to be restored. It is for a store that
-// has had no calls.
+// Resume continues where a snapshot ended, passed ms ago: CAS numbers that were given out are not
+// given out again, and a flush that was to come still comes. If it would have come meanwhile Resume
+// returns false: then no record is to be restored. It is for a store that has had no calls.
 func (s *Store) Resume(now uint64, h *snapshot.Head, passed uint64) bool {
 	s.advance(now)
 	s.cas = max(s.cas, h.CAS)
@@ -60,8 +59,8 @@ func (s *Store) Resume(now uint64, h *snapshot.Head, passed uint64) bool {
 	return true
 }
 
-// Restore takes a record of a snapshot. It tells whether it is there now: it may have
-// expired meanwhile, or there may be no room.
+// Restore takes a record of a snapshot. It reports whether it is there now: it may have expired
+// meanwhile, or there may be no room.
 func (s *Store) Restore(now uint64, it *snapshot.Item, passed uint64) bool {
 	s.advance(now)
 	if it.Left != 0 && it.Left <= passed {

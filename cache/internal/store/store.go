@@ -1,10 +1,9 @@
 // Package store is the server without devices, clocks and locks: what each call does to
 // the arena, the table, the eviction queue and the log of deltas.
 //
-// Whoever drives it calls it from one goroutine at a time, tells it the time, carries
-// requests in and replies, deltas and chunks out, and cuts off the clients that [Store.Late]
-// names. A reply may be sent only after the stores to memory that came before it are
-// visible to the device.
+// The driver calls it from one goroutine at a time, tells it the time, carries requests in and
+// replies, deltas and chunks out, and cuts off the clients that [Store.Late] names. A reply may be
+// sent only after the stores to memory that came before it are visible to the device.
 package store
 
 import (
@@ -53,7 +52,7 @@ type Store struct {
 	clients  clients
 	retired  []retired // arrays that the table has left
 	trail    trail
-	released uint64 // the last delta whose slots have left quarantine
+	released uint64 // slots freed up to this delta have left quarantine
 	flushAt  uint64 // 0: never
 	flushed  flushed
 	expiring *expiry.Queue
@@ -137,7 +136,7 @@ func New(cfg Config) (*Store, error) {
 	}, nil
 }
 
-// Stats are the counters.
+// Stats returns the counters.
 func (s *Store) Stats() Stats {
 	st := s.stats
 	st.Items = s.table.Len() - s.flushed.left

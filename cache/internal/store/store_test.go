@@ -60,7 +60,7 @@ func TestExpiresSoon(t *testing.T) {
 		soon   bool
 	}{{0, 30_000, false}, {1, 30_000, false}, {999, 30_000, false}, {1000, 30_000, true}, {1, 31_000, true}, {29_999, 1000, false},
 		{29_999, 0, false}, {29_999, -1000, false}, {1, 1 << 50, true}} {
-		require.Equal(t, wire.OK, do(s, 100, q).Status) // nobody has won it
+		require.Equal(t, wire.OK, do(s, 100, q).Status) // no client has won it
 		require.Equal(t, c.soon, won(100+c.at, c.within), "%+v", c)
 		s.now = 0
 	}
@@ -165,7 +165,7 @@ func TestStoreIsFull(t *testing.T) {
 	require.LessOrEqual(t, s.Stats().Arena.Live, s.limit())
 }
 
-// Who is behind is cut off before a lease is over, and not believed what cannot be.
+// A client that is behind is cut off before a lease is over, and not believed what cannot be.
 func TestStoreLease(t *testing.T) {
 	s := newStore(t, 4, Config{Lease: 100})
 	s.Attach(1, 0)
@@ -210,7 +210,7 @@ func TestStorePardons(t *testing.T) {
 	require.NotZero(t, s.Stats().Arena.Limbo, "until it is detached")
 }
 
-// Who makes a record by asking for it has seen it, unless it leaves no trace.
+// A client that makes a record by asking for it has seen it, unless it leaves no trace.
 func TestStoreVivifies(t *testing.T) {
 	s := newStore(t, 4, Config{})
 	for _, trace := range []uint32{0, wire.WantNoBump} {
@@ -467,8 +467,8 @@ func TestReserve(t *testing.T) {
 	require.Equal(t, uint64(n-s.Stats().Items), s.Stats().Evicted)
 }
 
-// Whoever has all deltas gets none, and no snapshot either; who lacks some gets as many as it
-// wants. Each message has the time.
+// A client that has all deltas gets none, and no snapshot either; one that lacks some gets as many as
+// it wants. Each message has the time.
 func TestDeltasAndTime(t *testing.T) {
 	s := newStore(t, 4, Config{})
 	for i := range 5 {
@@ -488,7 +488,7 @@ func TestDeltasAndTime(t *testing.T) {
 	require.Equal(t, uint64(10), c.Clock)
 }
 
-// The horizon is what the client says that is furthest behind, whoever comes, goes and moves on.
+// The horizon is that of the client that is furthest behind, whichever clients come, go and move on.
 func TestHorizonOfClients(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
 	s := newStore(t, 1, Config{})
@@ -497,7 +497,7 @@ func TestHorizonOfClients(t *testing.T) {
 		case 0:
 			s.Attach(id, 1)
 		case 1:
-			last, found := uint64(0), false // who is furthest behind, or nobody
+			last, found := uint64(0), false // the client that is furthest behind, or none
 			for other, one := range s.clients.all {
 				if !found || one.quiet < s.clients.all[last].quiet {
 					last, found = other, true

@@ -2,9 +2,9 @@ package store
 
 import "github.com/goverbs/goverbs/cache/internal/wire"
 
-// A key that changes often has several tombstones in quarantine. All of the last ones lead to the record that
-// is alive, and not each to the next: who is several changes behind needs one READ more, and not one for
-// each of them.
+// A key that changes often has several tombstones in quarantine. All of the last ones lead to the
+// record that is alive, and not each to the next: a client that is several changes behind needs one
+// READ more, and not one for each of them.
 
 const (
 	trailLength = 1024 // tombstones that are remembered, whatever their keys
@@ -30,14 +30,14 @@ func (t *trail) add(s step) uint64 {
 	return t.last
 }
 
-// at is the step of a number, if that is still remembered.
+// at returns the step of a number, if that is still remembered.
 func (t *trail) at(n uint64) (step, bool) {
 	return t.steps[n%trailLength], n != 0 && t.last-n < trailLength
 }
 
-// lead has the tombstones of a key, from number n back, say where the record is now. What has left quarantine
-// is none any more. They are freed before the record's slot, so who may READ them may READ there, as with the
-// last one.
+// lead makes the tombstones of a key, from number n back, say where the record is now. What has left
+// quarantine is no tombstone any more. They are freed before the record's slot, so a client that may
+// READ them may READ there, as with the last one.
 func (s *Store) lead(n uint64, place wire.Place, version uint64) {
 	for range mostLed {
 		t, ok := s.trail.at(n)

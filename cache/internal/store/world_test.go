@@ -207,12 +207,12 @@ func (w *world) log(client int, call int64, o simOp) {
 	w.history = append(w.history, porcupine.Operation{ClientId: client, Input: o, Call: call, Return: w.stamp()})
 }
 
-// unknown writes down a change whose end was not seen: it happened sometime, or at the end.
+// unknown writes down a change without a known end: it happened sometime, or at the end.
 func (w *world) unknown(client uint64, call int64, o simOp) {
 	w.history = append(w.history, porcupine.Operation{ClientId: int(client), Input: o, Call: call, Return: 1 << 60})
 }
 
-// tick is the server's own work, and load that nobody reads: it fills the arena.
+// tick is the server's own work, and load that no client reads: it fills the arena.
 func (w *world) tick() {
 	w.server(func() {
 		w.s.Tick(uint64(w.now), 8)

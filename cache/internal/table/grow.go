@@ -2,7 +2,7 @@ package table
 
 import "github.com/goverbs/goverbs/cache/internal/wire"
 
-// Load is how full the table is, in percent.
+// Load returns how full the table is, in percent.
 func (t *Table) Load() int {
 	depth := t.cur.depth
 	if t.Growing() {
@@ -11,10 +11,10 @@ func (t *Table) Load() int {
 	return t.count * 100 / (wire.BucketEntries << depth)
 }
 
-// Growing tells whether the table is doubling.
+// Growing reports whether the table is doubling.
 func (t *Table) Growing() bool { return t.next.mem != nil }
 
-// Next is how many bytes the memory has that Grow would ask for; 0 if it would not.
+// Next returns how many bytes the memory has that Grow would ask for; 0 if it would not.
 func (t *Table) Next() int {
 	if t.Growing() || t.cur.depth >= t.cfg.MaxDepth {
 		return 0
@@ -32,8 +32,8 @@ func (t *Table) Grow() bool {
 	return t.Growing()
 }
 
-// Step moves up to n buckets into the new array. When all have been moved it answers the
-// old array, in which late READs find that the buckets have moved.
+// Step moves up to n buckets into the new array. When all have been moved it returns the old array, in
+// which late READs find that the buckets have moved.
 func (t *Table) Step(n int) (old []byte) {
 	if !t.Growing() {
 		return nil
@@ -75,9 +75,9 @@ func (t *Table) split(i uint32) {
 	from.Move()
 }
 
-// Walk appends the entries of the bucket at a position, and answers the position behind
-// it. Positions are first bits of bucket numbers: they stay right when the table doubles.
-// Walks begin at 0 and end at 0.
+// Walk appends the entries of the bucket at a position, and returns the position behind it. Positions
+// are first bits of bucket numbers: they stay right when the table doubles. Walks begin at 0 and end
+// at 0.
 func (t *Table) Walk(pos uint64, found []wire.Entry) ([]wire.Entry, uint64) {
 	a := &t.cur
 	i := uint32(pos >> 1 >> (63 - a.depth))

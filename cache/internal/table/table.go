@@ -61,14 +61,14 @@ func (t *Table) alloc(depth int) array {
 	return array{mem, where, depth}
 }
 
-// Len is the number of entries.
+// Len returns the number of entries.
 func (t *Table) Len() int { return t.count }
 
-// Where is the array that clients READ buckets of.
+// Where returns the array that clients READ buckets of.
 func (t *Table) Where() (wire.Where, int) { return t.cur.where, t.cur.depth }
 
-// homes are the two buckets of a fingerprint, in whichever array they are. The number of
-// buckets is 1 if both are the same.
+// homes returns the two buckets of a fingerprint, in whichever array they are. The number of buckets
+// is 1 if both are the same.
 func (t *Table) homes(fingerprint uint64) (b [2]wire.Bucket, n int) {
 	i, j := wire.Buckets(fingerprint, t.cur.depth)
 	b[0] = t.home(i, fingerprint, 0)
@@ -107,7 +107,7 @@ func (t *Table) Candidates(fingerprint uint64, found []wire.Entry) []wire.Entry 
 // come a little earlier, at 72.6 % of the table instead of 75, on average of 600.
 const roomy = 4
 
-// Put adds an entry, and tells whether there was room.
+// Put adds an entry, and reports whether there was room.
 func (t *Table) Put(e wire.Entry) bool {
 	homes, n := t.homes(e.Fingerprint)
 	best, where, least := -1, 0, wire.BucketEntries
@@ -182,7 +182,7 @@ func (t *Table) Crowd(fingerprint uint64, found []wire.Entry) []wire.Entry {
 	return found
 }
 
-// Room is how many entries a fingerprint's buckets can hold.
+// Room returns how many entries a fingerprint's buckets can hold.
 func (t *Table) Room(fingerprint uint64) int {
 	_, n := t.homes(fingerprint)
 	return n * wire.BucketEntries

@@ -46,7 +46,7 @@ func (b Bucket) Reset(depth int, index, epoch uint32) {
 	b.seal()
 }
 
-// Entry is the i-th entry; its version is 0 if there is none.
+// Entry returns the i-th entry; its version is 0 if there is none.
 func (b Bucket) Entry(i int) Entry { return GetEntry(b[bucketHeader+i*EntrySize:]) }
 
 // Set writes the i-th entry and the checksum behind it.
@@ -56,7 +56,7 @@ func (b Bucket) Set(i int, e Entry) {
 	b.seal()
 }
 
-// Move marks a bucket whose entries are in another table.
+// Move marks a bucket after its entries have moved to another table.
 func (b Bucket) Move() {
 	binary.LittleEndian.PutUint32(b[bktMagic:], bucketMoved)
 	b.seal()
@@ -93,14 +93,14 @@ func ReadBucket(src []byte, depth int, index, epoch uint32, fingerprint uint64, 
 	return found, nil
 }
 
-// second is another hash of a fingerprint: the multiplication spreads its low bits,
-// which number no bucket, over the high ones.
+// second returns another hash of a fingerprint: the multiplication spreads its low bits, which number
+// no bucket, over the high ones.
 func second(fingerprint uint64) uint64 {
 	return bits.RotateLeft64(fingerprint, 32) * 0x9e3779b97f4a7c15
 }
 
-// Buckets are the numbers of the two buckets that a fingerprint may be in, of a table of
-// 1<<depth. They can be the same.
+// Buckets returns the numbers of the two buckets that a fingerprint may be in, of a table of 1<<depth.
+// They can be the same.
 func Buckets(fingerprint uint64, depth int) (uint32, uint32) {
 	return uint32(fingerprint >> 1 >> (63 - depth)), uint32(second(fingerprint) >> 1 >> (63 - depth))
 }

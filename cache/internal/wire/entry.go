@@ -31,13 +31,13 @@ func PlaceOf(region uint16, offset, length int) Place {
 	return Place(uint64(region)<<(offsetBits+lengthBits) | uint64(offset/SlotUnit)<<lengthBits | units)
 }
 
-// Region is the number of the region.
+// Region returns the number of the region.
 func (p Place) Region() uint16 { return uint16(p >> (offsetBits + lengthBits)) }
 
-// Offset is in bytes from the region's start.
+// Offset returns the bytes from the region's start.
 func (p Place) Offset() int { return int(p>>lengthBits&(1<<offsetBits-1)) * SlotUnit }
 
-// Length is how many bytes to READ: the record's, rounded up to [ReadUnit].
+// Length returns how many bytes to READ: the record's, rounded up to [ReadUnit].
 func (p Place) Length() int { return int(p&(1<<lengthBits-1)) * ReadUnit }
 
 // Entry is one pointer of the map. The zero entry is none: versions begin with 1.
@@ -74,5 +74,5 @@ func GetEntry(src []byte) Entry {
 // Secret is the key of the fingerprints. A server makes it up when it starts.
 type Secret [2]uint64
 
-// Fingerprint is SipHash-2-4 of a key.
+// Fingerprint returns the SipHash-2-4 of a key.
 func (s Secret) Fingerprint(key []byte) uint64 { return siphash.Hash(s[0], s[1], key) }

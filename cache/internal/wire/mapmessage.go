@@ -122,13 +122,12 @@ type Delta struct {
 	Entry  Entry
 }
 
-// TableMoved is the change that has the table in another place, of 1<<depth buckets.
+// TableMoved returns the change that has the table in another place, of 1<<depth buckets.
 func TableMoved(epoch uint32, to Where, depth int) Delta {
 	return Delta{ChangeTable, uint64(depth), Entry{Fingerprint: to.Addr, Version: uint64(to.Key), Epoch: epoch}}
 }
 
-// Table is where the table is after a [ChangeTable], and the logarithm of its number of
-// buckets.
+// Table returns where the table is after a [ChangeTable], and the logarithm of its number of buckets.
 func (d *Delta) Table() (Where, int) {
 	return Where{d.Entry.Fingerprint, uint32(d.Entry.Version)}, int(d.Gone)
 }
@@ -152,7 +151,7 @@ type Deltas struct {
 
 const deltasFixed = 24
 
-// AppendDeltas encodes changes, whose entries are of the message's epoch.
+// AppendDeltas encodes changes; their entries are of the message's epoch.
 func AppendDeltas(dst []byte, d *Deltas) []byte {
 	start, le := len(dst), binary.LittleEndian
 	dst = begin(dst, KindDeltas, d.Epoch)
@@ -198,7 +197,7 @@ func (d *Deltas) Read(src []byte) error {
 	return nil
 }
 
-// read decodes the change of a number, and answers what follows it.
+// read decodes the change of a number, and returns what follows it.
 func (d *Delta) read(b []byte, epoch uint32, seq uint64) (rest []byte, ok bool) {
 	if len(b) < deltaLeast {
 		return nil, false
@@ -215,8 +214,8 @@ func (d *Delta) read(b []byte, epoch uint32, seq uint64) (rest []byte, ok bool) 
 	return b, true
 }
 
-// uvarint decodes a number of 7 bits to a byte, and answers what follows it: nil if there is none, or a longer
-// one than is needed.
+// uvarint decodes a number of 7 bits to a byte, and returns what follows it: nil if there is none, or
+// a longer one than is needed.
 func uvarint(b []byte) (uint64, []byte) {
 	v, n := binary.Uvarint(b)
 	if n <= 0 || n > 1 && b[n-1] == 0 {

@@ -32,7 +32,7 @@ const (
 	messageFormat = 1
 )
 
-// begin appends a header whose length end fills in.
+// begin appends a header without its length, which end fills in.
 func begin(dst []byte, k Kind, epoch uint32) []byte {
 	dst = binary.LittleEndian.AppendUint16(dst, messageMagic)
 	dst = append(dst, byte(k), messageFormat)
@@ -52,7 +52,7 @@ type Header struct {
 	Length int // of the whole message
 }
 
-// ReadHeader decodes the first bytes of a message, for whoever reads from a stream.
+// ReadHeader decodes the header that src begins with.
 func ReadHeader(src []byte) (h Header, err error) {
 	if len(src) < HeaderSize {
 		return h, Short
@@ -65,7 +65,7 @@ func ReadHeader(src []byte) (h Header, err error) {
 	return h, nil
 }
 
-// open is the body of a message of one kind, which fills src.
+// open returns the body of a message of one kind, which fills src.
 func open(src []byte, k Kind, fixed int) (epoch uint32, body []byte, err error) {
 	h, err := ReadHeader(src)
 	switch {

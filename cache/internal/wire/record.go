@@ -56,11 +56,11 @@ type Record struct {
 	Key, Value  []byte
 }
 
-// RecordSize is the length of a record of a key and a value of so many bytes.
+// RecordSize returns the length of a record of a key and a value of so many bytes.
 func RecordSize(key, value int) int { return RecordHeader + key + value }
 
-// PutRecord writes a record into a slot that nobody reads, all but its state, and
-// answers its length. [Publish] makes it valid.
+// PutRecord writes a record into a slot that no client READs, all but its state, and returns its
+// length. [Publish] makes it valid.
 func PutRecord(dst []byte, r *Record) int {
 	n := RecordSize(len(r.Key), len(r.Value))
 	le := binary.LittleEndian
@@ -137,10 +137,10 @@ func Validate(src []byte, e *Entry, key []byte) (Record, error) {
 	return r, nil
 }
 
-// Expired tells whether a record has, at a time of the server's clock.
+// Expired reports whether a record has expired, at a time of the server's clock.
 func (r *Record) Expired(now uint64) bool { return r.Expiry != 0 && r.Expiry <= now }
 
-// PeekRecord decodes a record of one's own, which nobody else writes.
+// PeekRecord decodes a record in the caller's memory, which only the caller writes.
 func PeekRecord(src []byte) Record {
 	le := binary.LittleEndian
 	key, value := int(le.Uint16(src[recKeyLen:])), int(le.Uint32(src[recValueLen:]))

@@ -35,7 +35,7 @@ func (r Refusal) String() string {
 // Refusals counts by reason.
 type Refusals [refusals]uint64
 
-// Note counts err if it is a [Refusal], and answers it.
+// Note counts err if it is a [Refusal], and returns it.
 func (c *Refusals) Note(err error) error {
 	if r, ok := err.(Refusal); ok && r < refusals {
 		c[r]++
@@ -43,7 +43,7 @@ func (c *Refusals) Note(err error) error {
 	return err
 }
 
-// Total is the number of all that were counted.
+// Total returns the number of all that were counted.
 func (c *Refusals) Total() (n uint64) {
 	for _, v := range c {
 		n += v

@@ -12,8 +12,7 @@ type Stream struct {
 // roomy is how many pieces a stream keeps room for while nothing has arrived.
 const roomy = 4
 
-// Room is where the next piece goes, n bytes of it. It invalidates messages that were
-// handed out.
+// Room returns where the next piece goes, n bytes of it. It invalidates messages that were handed out.
 func (s *Stream) Room(n int) []byte {
 	if s.begin > 0 {
 		s.b = s.b[:copy(s.b, s.b[s.begin:])]
@@ -28,7 +27,7 @@ func (s *Stream) Room(n int) []byte {
 	return s.b[len(s.b) : len(s.b)+n]
 }
 
-// Borrow gets a stream that has no memory some from lend, which may answer none.
+// Borrow gets a stream that has no memory some from lend, which may return none.
 func (s *Stream) Borrow(lend func() []byte) {
 	if s.b == nil {
 		s.b = lend()[:0]
@@ -44,11 +43,11 @@ func (s *Stream) Return() (b []byte) {
 	return b
 }
 
-// Arrived tells how many bytes of the room were filled.
+// Arrived notes that n bytes of the room were filled.
 func (s *Stream) Arrived(n int) { s.b = s.b[:len(s.b)+n] }
 
-// Next is the next message, or nil if there is none yet. It is a view that is good until
-// Room is called. After an error nothing that follows can be made out.
+// Next returns the next message, or nil if there is none yet. It is a view that is good until Room is
+// called. After an error nothing that follows can be made out.
 func (s *Stream) Next() ([]byte, error) {
 	rest := s.b[s.begin:]
 	if len(rest) < HeaderSize {
@@ -67,7 +66,7 @@ func (s *Stream) Next() ([]byte, error) {
 	return rest[:h.Length:h.Length], nil
 }
 
-// Whole is the length of the first messages of one's own in b: as many as it takes to have
+// Whole returns the length of the first of the caller's own messages in b: as many as it takes to have
 // n bytes, or all.
 func Whole(b []byte, n int) int {
 	at := 0

@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/internal/testseed"
 )
 
-// pieces gives a stream all bytes, and answers the messages that come out.
+// pieces gives a stream all bytes, and returns the messages that come out.
 func pieces(s *Stream, all []byte, size func() int) (out [][]byte, err error) {
 	most := len(all) / HeaderSize
 	for len(all) > 0 {

@@ -6,7 +6,7 @@ import "encoding/binary"
 type Target struct {
 	Epoch    uint32
 	Number   uint64         // of the target, in this life of the server; a client takes no older one
-	Key      uint64         // that it answers to
+	Key      uint64         // that READs through it need
 	Writable bool           // the last of the regions is for WRITEs of clients
 	Address  []byte         // of the target, as its package encodes it; empty: there is none just now
 	Regions  []byte         // of records, as their package encodes them
@@ -57,7 +57,7 @@ func ReadTarget(src []byte) (t Target, err error) {
 	return t, nil
 }
 
-// Said is what the seal is of.
+// Said returns what the seal is of.
 func (t Target) Said() []byte {
 	t.Seal = [SealSize]byte{}
 	return AppendTarget(nil, &t)

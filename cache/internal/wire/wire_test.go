@@ -353,7 +353,7 @@ func TestLimitsOfHello(t *testing.T) {
 	}
 }
 
-// A target has an address and regions of a bounded length, and no bits that nobody knows.
+// A target has an address and regions of a bounded length, and no unknown bits.
 func TestOddTargets(t *testing.T) {
 	good := AppendTarget(nil, &Target{Epoch: 1, Number: 2, Address: make([]byte, maxTarget), Regions: make([]byte, maxRegions)})
 	_, err := ReadTarget(good)

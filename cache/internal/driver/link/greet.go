@@ -13,9 +13,9 @@ import (
 // GreetTimeout is how long a greeting may take, from the last time that the server said to wait.
 const GreetTimeout = 5 * time.Second
 
-// Greet greets a server, for a tenant that has a key, or none. It returns where what the
-// transport has to say begins, with what seals that. alive, which may be nil, is called when the server says that it is there
-// and that others connect first.
+// Greet greets a server, for a tenant with a key or without one. It returns where the transport's own
+// messages begin, with the seal for them. alive, which may be nil, is called when the server says that
+// it is there and that others connect first.
 func Greet(ctx context.Context, conn net.Conn, t greet.Transport, tenant string, key []byte, alive func()) (greet.Seal, error) {
 	defer limited(ctx, conn)()
 	c := greet.NewClient(t, tenant, key)
@@ -42,7 +42,7 @@ func Greet(ctx context.Context, conn net.Conn, t greet.Transport, tenant string,
 	return c.Seal(), nil
 }
 
-// answered is the server's next answer that is not to wait.
+// answered returns the server's next answer that is not to wait.
 func answered(ctx context.Context, conn net.Conn, alive func()) ([]byte, error) {
 	b := make([]byte, greet.AnswerSize)
 	for range maxLater {
@@ -68,11 +68,11 @@ const maxLater = 300
 
 var errLater = errors.New("the server lets others connect all the time")
 
-// Greeted takes a client's greeting. keyOf answers the key of a tenant, none if everybody may
-// come in; room tells whether there is any for another client of a tenant's. The memory that
-// this takes does not depend on what the client says. The seal is for what follows. turn is called when the client may come in,
-// and before it is told so: it returns when that is to be, and has the client wait meanwhile, more
-// often than each [GreetTimeout].
+// Greeted takes a client's greeting. keyOf returns the key of a tenant, or none if any client is
+// admitted; room reports whether there is room for another client of a tenant. The memory that this
+// takes does not depend on what the client says. The seal is for what follows. turn is called when the
+// client may be admitted, before it is told so: it returns when that is to be, and calls wait
+// meanwhile, more often than each [GreetTimeout].
 func Greeted(ctx context.Context, conn net.Conn, keyOf func(tenant string) []byte, room func(tenant string) bool,
 	turn func(t greet.Transport, wait func() error) error) (greet.Hello, greet.Seal, error) {
 	defer limited(ctx, conn)()
@@ -111,8 +111,8 @@ func Greeted(ctx context.Context, conn net.Conn, keyOf func(tenant string) []byt
 	return h, s.Seal(), err
 }
 
-// limited has what is done with a connection end with ctx, and after [GreetTimeout], until
-// the function that it answers is called.
+// limited ends I/O on a connection with ctx, or after [GreetTimeout], until the returned function is
+// called.
 func limited(ctx context.Context, conn net.Conn) (end func()) {
 	_ = conn.SetDeadline(time.Now().Add(GreetTimeout))
 	over := make(chan struct{})

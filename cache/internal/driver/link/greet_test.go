@@ -132,7 +132,7 @@ func TestGreetingThatWaits(t *testing.T) {
 	}
 }
 
-// Who has no turn is not let in.
+// A client without a turn is not admitted.
 func TestGreetingWithoutATurn(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()
@@ -147,7 +147,7 @@ func TestGreetingWithoutATurn(t *testing.T) {
 	require.ErrorIs(t, <-refused, no)
 }
 
-// Who stops in the middle is given up, wherever that is, and whichever side it is; a context
+// A peer that stops in the middle is given up, wherever that is, and whichever side it is; a context
 // that ends is no less.
 func TestGreetingThatStops(t *testing.T) {
 	c := greet.NewClient(greet.RDMA, "tenant", key)

@@ -62,7 +62,7 @@ func Prepare(l *verbs.Link, cfg verbs.LinkConfig, h wire.Hello, regions []verbs.
 	return reads, verbs.Offer{Regions: regions, Data: wire.AppendHello(nil, &h)}, nil
 }
 
-// saying is all that a side says of its queue pairs, without the seal, and without what the
+// saying returns all that a side says of its queue pairs, without the seal, and without what the
 // link's ends settle when they meet: MTU and READs under way.
 func saying(e verbs.Endpoint, h wire.Hello) ([]byte, error) {
 	h.Seal = [wire.SealSize]byte{}
@@ -71,8 +71,8 @@ func saying(e verbs.Endpoint, h wire.Hello) ([]byte, error) {
 	return e.MarshalBinary()
 }
 
-// Join connects the queue pair of the READs with the peer's, which the link knows. Nobody else's is
-// connected: what the link was told has to be sealed by the one who has greeted.
+// Join connects the queue pair of the READs with the peer's, which the link knows. No other queue pair
+// is connected: what the link was told must be sealed by the peer of the greeting.
 func Join(l, reads *verbs.Link, cfg verbs.ConnectConfig, seal greet.Seal) (wire.Hello, error) {
 	peer := l.Peer()
 	h, err := wire.ReadHello(peer.Data)
@@ -116,8 +116,8 @@ type Messages struct {
 	grant   func(*verbs.List)
 }
 
-// NewMessages takes over the messages of a link of [Config], which holds so many frames and
-// whose peer said h. Messages that are longer than limit are refused.
+// NewMessages takes over the messages of a link of [Config] that holds so many frames; h is the peer's
+// hello. Messages that are longer than limit are refused.
 func NewMessages(l *verbs.Link, h wire.Hello, frames, limit int) (*Messages, error) {
 	w := NewWindows(l.PD())
 	m, err := w.Messages(l, h, frames, limit)
@@ -153,7 +153,7 @@ func (w *Windows) Messages(l *verbs.Link, h wire.Hello, frames, limit int) (*Mes
 	return m, nil
 }
 
-// say is what the peer is to know.
+// say returns what the peer has to know.
 func (m *Messages) say() uint32 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -176,8 +176,8 @@ func (m *Messages) Write(ctx context.Context, b []byte) error {
 	return nil
 }
 
-// send sends up to limit bytes of b, and answers how many. When a list is done the device
-// does not look at its memory any more, whatever became of it.
+// send sends up to limit bytes of b, and returns how many. When a list is done, even with an error,
+// the device no longer accesses its memory.
 func (m *Messages) send(ctx context.Context, b []byte, limit int) (n int, err error) {
 	if m.mr, err = m.window(); err != nil {
 		return 0, err
@@ -195,7 +195,7 @@ func (m *Messages) send(ctx context.Context, b []byte, limit int) (n int, err er
 	return m.sending, err
 }
 
-// room waits until the peer has room for a frame, and answers for how many.
+// room waits until the peer has room for a frame, and returns for how many.
 func (m *Messages) room(ctx context.Context) (int, error) {
 	for {
 		m.mu.Lock()
@@ -247,7 +247,7 @@ func (m *Messages) Try(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// took takes what a frame has.
+// took handles a frame.
 func (m *Messages) took(ctx context.Context, got *verbs.Message) error {
 	m.mu.Lock()
 	news := got.HasImm && m.flow.Heard(got.Imm)

@@ -13,22 +13,23 @@ const (
 	postFrames = 2 // frames of each: less than a window
 )
 
-// posted is a list of SENDs that nobody waits for. It has the memory until the device is done with it.
+// posted is a list of SENDs that no goroutine waits for. It holds the memory until the device is done
+// with it.
 type posted struct {
 	call    verbs.Call
 	windows *Windows
 	mr      *verbs.MR
 }
 
-// Ended is [verbs.Ender]'s.
+// Ended implements [verbs.Ender].
 func (p *posted) Ended(err error) error {
 	p.windows.drop(p.mr)
 	return err
 }
 
-// Post is Write without waiting, and tells whether it did anything: not where b is longer than a few frames,
-// where the peer has no room for all of it, and where what was posted before is still under way. That
-// its SENDs fail ends the queue pair. It is for who may Write.
+// Post is Write without waiting, and reports whether it sent: not if b is longer than a few frames, if
+// the peer has no room for all of it, or while earlier posts are under way. A failure of its SENDs
+// ends the queue pair. Only the goroutine that may Write may call it.
 func (m *Messages) Post(ctx context.Context, b []byte) (bool, error) {
 	frames := (len(b) + m.frame - 1) / m.frame
 	p := m.idlePost(frames)
@@ -53,7 +54,8 @@ func (m *Messages) Post(ctx context.Context, b []byte) (bool, error) {
 	return true, nil
 }
 
-// window is memory to send from. To take that back whose SENDs are over costs less than to register more.
+// window returns memory to send from. Reclaiming the windows of completed SENDs costs less than
+// registering more.
 func (m *Messages) window() (*verbs.MR, error) {
 	if m.windows.out() {
 		m.out.Poll()
@@ -61,8 +63,8 @@ func (m *Messages) window() (*verbs.MR, error) {
 	return m.windows.take()
 }
 
-// Settle waits until what was posted has arrived, for a while at most: who closes the link takes back what is
-// still under way. Nobody posts meanwhile.
+// Settle waits until what was posted has arrived, at most for most: closing the link cancels what is
+// still under way. No goroutine may post meanwhile.
 func (m *Messages) Settle(most time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
@@ -73,7 +75,7 @@ func (m *Messages) Settle(most time.Duration) {
 	}
 }
 
-// idlePost is one for so many frames, nil if they have to wait.
+// idlePost returns a post for so many frames, or nil if they have to wait.
 func (m *Messages) idlePost(frames int) *posted {
 	m.mu.Lock()
 	room := m.flow.Room()
@@ -87,7 +89,7 @@ func (m *Messages) idlePost(frames int) *posted {
 				return &m.posts[i]
 			}
 		}
-		m.out.Poll() // nobody else may
+		m.out.Poll() // perhaps no other goroutine polls
 	}
 	return nil
 }

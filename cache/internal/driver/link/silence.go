@@ -11,11 +11,11 @@ import (
 // Silence is how long a host may leave what a stream sent unacknowledged, until it is taken for gone.
 const Silence = 10 * time.Second
 
-// looks is how often there is a look at a stream by which something was sent, and a host is gone that has acknowledged
-// nothing from one look to another that are Silence apart, less that.
+// looks is the interval between looks at a stream on which something was sent. A host is gone if it
+// has acknowledged nothing between two looks that are Silence-looks apart.
 const looks = Silence / 5
 
-// errSilent is the end of a stream whose other host is gone.
+// errSilent is the error of a stream after its other host has gone.
 var errSilent = errors.New("the host acknowledges nothing any more")
 
 // acknowledged is what TCP knows of a connection.
@@ -27,8 +27,8 @@ type acknowledged struct {
 	unsent   bool          // something has not gone yet
 }
 
-// unanswered tells whether something was sent since the last acknowledgement. A program that hangs has its host
-// acknowledge each probe of a window that is full, the next of which may not go for a long time.
+// unanswered reports whether something was sent since the last acknowledgement. The host of a hung
+// program acknowledges each probe of a full window, and the next probe may follow much later.
 func (a acknowledged) unanswered() bool {
 	return a.waits && (a.probes || a.lastAck > a.lastSent)
 }
@@ -38,7 +38,7 @@ type silence struct {
 	since time.Time // of the first look from which on it has acknowledged nothing
 }
 
-// gone is asked at each look.
+// gone reports at each look whether the host is gone.
 func (s *silence) gone(now time.Time, a acknowledged) bool {
 	switch {
 	case !a.unanswered():
@@ -94,7 +94,7 @@ func (w *watch) look() {
 	}
 }
 
-// because is the error that the connection has ended with.
+// because returns the error that the connection has ended with.
 func (w *watch) because(err error) error {
 	if err != nil && w.silent.Load() {
 		return errSilent

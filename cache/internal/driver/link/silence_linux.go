@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// control has f look at a connection's socket, if it has one that is open.
+// control calls f with the descriptor of a connection's socket, and reports whether it did: not if
+// there is none that is open.
 func control(conn net.Conn, f func(fd int)) bool {
 	c, ok := conn.(syscall.Conn)
 	if !ok {
@@ -30,7 +31,7 @@ func acknowledgedOf(conn net.Conn) (a acknowledged, ok bool) {
 	}, true
 }
 
-// keepAlive has a connection that is quiet end when so many probes are not answered, at such a distance.
+// keepAlive ends a quiet connection after most probes without a response, at intervals of every.
 func keepAlive(conn net.Conn, every time.Duration, most int) {
 	control(conn, func(fd int) {
 		_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, int(every/time.Second))
@@ -38,7 +39,7 @@ func keepAlive(conn net.Conn, every time.Duration, most int) {
 	})
 }
 
-// abandon has a connection that closes leave nothing to be sent.
+// abandon makes closing a connection discard what is left to send.
 func abandon(conn net.Conn) {
 	control(conn, func(fd int) {
 		_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})

@@ -13,8 +13,9 @@ import (
 	"github.com/goverbs/goverbs/internal/testconn"
 )
 
-// A host is gone that has acknowledged nothing of what was sent, for as long as one may be silent, and not before: what
-// was sent long after the last acknowledgement makes nobody gone, nor does a probe of a full window that is answered.
+// A host is gone that has acknowledged nothing of what was sent, for as long as one may be silent, and
+// not before. What was sent long after the last acknowledgement makes no host gone, nor does a probe
+// of a full window that is acknowledged.
 func TestSilentHostsAreFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s silence
@@ -48,7 +49,7 @@ func TestSilentHostsAreFound(t *testing.T) {
 		for range 10 {
 			require.False(t, look(waits))
 		}
-		for range 10 { // probes that are answered, of which a look may see one under way
+		for range 10 { // probes that are acknowledged, of which a look may see one under way
 			require.False(t, look(probe))
 			acked = time.Now()
 			require.False(t, look(idle))

@@ -20,12 +20,11 @@ type Conn interface {
 // Poster is a Conn that may send without waiting.
 type Poster interface {
 	Conn
-	// Post is Write where that takes no waiting, and tells whether it was.
+	// Post is Write where that takes no waiting, and reports whether it sent.
 	Post(ctx context.Context, b []byte) (bool, error)
 }
 
-// Post sends messages if that takes no waiting, and tells whether it did: never by a Conn that
-// is no Poster.
+// Post sends messages if that takes no waiting, and reports whether it did: never if c is no Poster.
 func Post(ctx context.Context, c Conn, b []byte) (bool, error) {
 	if p, ok := c.(Poster); ok {
 		return p.Post(ctx, b)
@@ -61,8 +60,8 @@ func NewStream(ctx context.Context, conn net.Conn, limit int) *Stream {
 	return &Stream{conn: conn, watch: newWatch(conn), stream: wire.Stream{Limit: limit}}
 }
 
-// NewPartingStream is NewStream for who has a last word: calls end with ctx, and the connection is open until
-// [Stream.Part].
+// NewPartingStream is NewStream for a caller that sends a last message: calls end with ctx, and the
+// connection stays open until [Stream.Part].
 func NewPartingStream(ctx context.Context, conn net.Conn, limit int) *Stream {
 	s := &Stream{conn: conn, watch: newWatch(conn), stream: wire.Stream{Limit: limit}, over: make(chan struct{})}
 	s.ended = context.AfterFunc(ctx, func() {
@@ -72,11 +71,11 @@ func NewPartingStream(ctx context.Context, conn net.Conn, limit int) *Stream {
 	return s
 }
 
-// errTorn: what was to be the last word would be a part of another one.
+// errTorn: the last message would become a part of another one.
 var errTorn = errors.New("the last message was written in part")
 
-// Part sends the last message, if all of those before were written whole and it takes no longer than that, and
-// closes the connection. Nobody else uses the stream any more.
+// Part sends the last message within most, if all messages before were written whole, and closes the
+// connection. No other goroutine may use the stream any more.
 func (s *Stream) Part(b []byte, most time.Duration) error {
 	if !s.ended() {
 		<-s.over
@@ -89,7 +88,7 @@ func (s *Stream) Part(b []byte, most time.Duration) error {
 	return errors.Join(err, s.conn.Close())
 }
 
-// Write is [Conn]'s.
+// Write implements [Conn].
 func (s *Stream) Write(ctx context.Context, b []byte) error {
 	if len(b) == 0 {
 		return nil
@@ -100,7 +99,7 @@ func (s *Stream) Write(ctx context.Context, b []byte) error {
 	return because(ctx, s.watch.because(err))
 }
 
-// Next is [Conn]'s.
+// Next implements [Conn].
 func (s *Stream) Next(ctx context.Context) ([]byte, error) {
 	for {
 		if b, err := s.stream.Next(); b != nil || err != nil {

@@ -60,7 +60,7 @@ func TestNoLastWordInTheMiddle(t *testing.T) {
 	require.NotContains(t, string(b[max(0, len(b)-10):]), "last")
 }
 
-// Nobody waits for one who does not take it.
+// Part gives up on a peer that does not take the last message.
 func TestLastWordThatNobodyTakes(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()

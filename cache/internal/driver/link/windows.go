@@ -7,12 +7,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// idle is how many windows are kept for the next who sends.
+// idle is how many free windows are kept.
 const idle = 16
 
-// Windows is registered memory that messages are sent from. Who sends takes a window until
-// its SENDs have completed, so a connection that is quiet holds none, and one whose peer
-// does not answer holds up no other. It is safe for several goroutines.
+// Windows is registered memory that messages are sent from. A sender holds a window until its SENDs
+// have completed, so a quiet connection holds none, and a connection with an unresponsive peer holds
+// up no other. It is safe for several goroutines.
 type Windows struct {
 	pd     *verbs.PD
 	mu     sync.Mutex
@@ -21,7 +21,7 @@ type Windows struct {
 	pieces [][]byte // memory of streams, of a few frames each
 }
 
-// NewWindows is memory in a protection domain, none of it yet.
+// NewWindows returns memory in a protection domain, none of it allocated yet.
 func NewWindows(pd *verbs.PD) *Windows { return &Windows{pd: pd} }
 
 func (w *Windows) take() (*verbs.MR, error) {
@@ -36,7 +36,7 @@ func (w *Windows) take() (*verbs.MR, error) {
 	return w.pd.AllocMR(window*Frame, verbs.MRConfig{})
 }
 
-// out tells whether all windows are in use.
+// out reports whether all windows are in use.
 func (w *Windows) out() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -56,7 +56,7 @@ func (w *Windows) give(mr *verbs.MR) error {
 	return mr.Close()
 }
 
-// drop is give for who polls, and may not free memory: trim does so.
+// drop is give for a polling goroutine, which may not free memory: trim does so.
 func (w *Windows) drop(mr *verbs.MR) {
 	w.mu.Lock()
 	keep := !w.closed
@@ -83,7 +83,7 @@ func (w *Windows) trim() error {
 	return mr.Close()
 }
 
-// buffer is memory for a stream: nil if there is none.
+// buffer returns memory for a stream, or nil if there is none.
 func (w *Windows) buffer() (b []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -93,7 +93,7 @@ func (w *Windows) buffer() (b []byte) {
 	return b
 }
 
-// keep takes memory that no stream needs now.
+// keep takes back memory that no stream needs now.
 func (w *Windows) keep(b []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -102,7 +102,7 @@ func (w *Windows) keep(b []byte) {
 	}
 }
 
-// Close frees what nobody has taken; the rest goes when it is given back.
+// Close frees the windows that are not in use; the others are freed when they are given back.
 func (w *Windows) Close() error {
 	w.mu.Lock()
 	w.closed = true

@@ -12,7 +12,7 @@ type mix struct {
 	Memory  int // bytes
 	Longest float64
 	Keys    int
-	Then    float64 // halfway all keys are others, whose values are as long at most; 0: they stay
+	Then    float64 // halfway all keys are others, with values as long at most; 0: they stay
 }
 
 var mixes = []mix{
