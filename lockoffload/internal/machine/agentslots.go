@@ -2,11 +2,10 @@ package machine
 
 import "github.com/goverbs/goverbs/lockoffload/internal/memory"
 
-// AgentSlots is a region as its agent sees it. Lock words are only named here, and readers'
-// bits only read;
-// records are read and written with the CPU, which an agent does only while it
-// holds their slot's lock: they are no lock words, and no one-sided client that
-// keeps the rules touches them meanwhile.
+// AgentSlots is a region as its agent sees it. It neither reads nor writes lock words, and
+// only reads readers' bits. It reads and writes records with the CPU, which an agent does
+// only while it holds their slot's lock: they are no lock words, and no one-sided client
+// that keeps the rules touches them meanwhile.
 type AgentSlots struct {
 	memory.Layout
 	mem   []byte
@@ -15,8 +14,8 @@ type AgentSlots struct {
 	sums  uint64 // times that copies were checked
 }
 
-// knownSlot is a slot both of whose copies were valid when they had these heads. While
-// they have, the one that is current still is what was checked: it is written again
+// knownSlot is a slot with two copies that were valid when they had these heads. While
+// they have, the current copy still is the one that was checked: it is written again
 // only when the other one has a higher version. So a client that has one large slot
 // compared again and again does not keep the agent busy with checksums.
 type knownSlot struct {
@@ -24,7 +23,7 @@ type knownSlot struct {
 	heads [2][memory.HeaderSize]byte
 }
 
-// mostKnown bounds what is remembered, of slots that share a place the last one.
+// mostKnown bounds the slots that are remembered, of those that share a place the last one.
 const mostKnown = 4096
 
 func NewAgentSlots(l memory.Layout, mem []byte, epoch uint16) AgentSlots {
@@ -47,7 +46,7 @@ func (s *AgentSlots) reservation(n uint32) uint64 { return s.tag(n, false) | mem
 // command. A reader sets its bit before it looks at the lock, and one of the two sees the
 // other. For a device writes to memory in order, what atomics of all queue pairs leave there
 // and completions alike: a bit that was written before the lock is here when the lock
-// command's completion is; and who wrote it later reads the lock word behind that.
+// command's completion is; and a reader that wrote it later reads the lock word behind that.
 func (s *AgentSlots) anyReader(slot int) bool {
 	at := s.ReadersOff(slot)
 	for end := at + s.ReadersSize(); at < end; at += 8 {
@@ -58,7 +57,7 @@ func (s *AgentSlots) anyReader(slot int) bool {
 	return false
 }
 
-// read answers what is current. The data is part of mem.
+// read returns the slot's current data, which is part of mem.
 func (s *AgentSlots) read(slot int) (memory.Current, error) {
 	pair := s.mem[s.PairOff(slot):][:s.PairSize()]
 	if k := &s.known[slot%len(s.known)]; k.slot == slot+1 && k.heads == s.heads(slot) {

@@ -51,14 +51,14 @@ func (m *Committer) Undo() (Verdict, error) { return Done, nil }
 //
 //	[WRITE, CMP_SWAP lock tag -> 0]
 //
-// Everything that a holder changes is in one WRITE: readers, who take no lock, never
-// see the inside of a critical section, unless it commits some of it before.
+// All changes of a holder are in one WRITE: readers, which take no lock, never see the
+// inside of a critical section, unless the holder commits some of it before.
 type Releaser struct {
 	Work
 	Grant   Grant
 	Owner   uint16
 	Old     *memory.Current // what is current, if there is something to be written
-	Allowed func() error    // whether it still may be
+	Allowed func() error    // returns an error unless it still may be
 }
 
 func (m *Releaser) Step() (Verdict, error) {
