@@ -17,8 +17,8 @@ var (
 	// or the lock word carried another tag when it was given back. Others may
 	// have accessed the records meanwhile.
 	ErrLost = machine.ErrLost
-	// ErrOutcomeUnknown says that WRITEs were posted and that no reply told
-	// what became of them: each record has its old or its new data.
+	// ErrOutcomeUnknown says that WRITEs were posted and that no reply came for
+	// them: each record has its old or its new data.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
 	// ErrBroken says that the connection failed. Without ErrOutcomeUnknown
 	// beside it, nothing was changed. See [Client.Reconnect].

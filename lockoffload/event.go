@@ -3,7 +3,7 @@ package lockoffload
 import "sync/atomic"
 
 // event happens once, and any number of goroutines may wait for it. A channel
-// is made only for those who must wait. The zero value has not happened.
+// is made only if one must wait. The zero value has not happened.
 type event struct{ ch atomic.Pointer[chan struct{}] }
 
 // past is the channel of what has happened already.
