@@ -153,12 +153,12 @@ func (a *Agent) loopback(l machine.AgentLimits) (err error) {
 	return err
 }
 
-// loopDepth is room for the lock commands of all jobs and of all turns.
+// loopDepth returns the room needed for the lock commands of all jobs and of all turns.
 func loopDepth(l machine.AgentLimits) int { return 2*l.Receives + machine.TurnLists*machine.TurnWords }
 
-// QPConfig is what a queue pair needs to be attached. More send requests and
-// other attributes may be set. Clients reach no memory through it: one that the server
-// has fenced could otherwise still write.
+// QPConfig returns the attributes that a queue pair needs to be attached. More send
+// requests and other attributes may be set. Clients reach no memory through it: one that
+// the server has fenced could otherwise still write.
 func (a *Agent) QPConfig() verbs.QPConfig {
 	return verbs.QPConfig{SendCQ: a.cq, SRQ: a.srq, GID: a.cfg.GID, MaxSendWR: a.core.Limits.MaxSending(), Access: verbs.LocalWrite}
 }
@@ -196,8 +196,8 @@ func (a *Agent) Attach(client uint64, qp *verbs.QP) error {
 	return nil
 }
 
-// Forget ends the service of a client and drops what is remembered of it. Its
-// queue pair goes to [verbs.StateError], so that nothing late of it arrives. A client
+// Forget ends the service of a client and drops the replies to it. Its queue
+// pair goes to [verbs.StateError], so that no late request of it arrives. A client
 // that is attached again under the same name gets [ErrOutcomeUnknown] for the chains
 // that it issues again.
 func (a *Agent) Forget(client uint64) {

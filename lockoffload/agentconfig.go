@@ -46,7 +46,7 @@ type AgentConfig struct {
 	// [verbs.GIDQuery] finds.
 	GID    verbs.GIDEntry
 	Limits ChainLimits
-	// Clients are those that may be attached at a time; 0 means as many as the
+	// Clients is how many clients may be attached at a time; 0 means as many as the
 	// layout has.
 	Clients int
 	// Queue is how many chains may be waiting or at work; 0 means 128. Chains

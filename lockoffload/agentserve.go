@@ -74,7 +74,7 @@ func (a *Agent) fail(err error) {
 
 func (a *Agent) now() time.Duration { return time.Since(a.start) }
 
-// alarm is called by the timer.
+// alarm runs a turn when the timer fires.
 func (a *Agent) alarm() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

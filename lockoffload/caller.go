@@ -173,7 +173,7 @@ func (c *Caller) do(ctx context.Context, ch *Chain) (res Result, err error) {
 	return res, err
 }
 
-// callRequest is what a place may have under way.
+// callRequest is a request that a place may have under way.
 type callRequest interface {
 	// request writes the request into dst, which is large enough, and returns its length.
 	request(dst []byte, client, seq uint64, deadline, agent uint32) int

@@ -91,7 +91,7 @@ func (p *Commit) post(ctx context.Context) error {
 	return err
 }
 
-// ended is called when the list has ended, or was not posted.
+// ended ends the job and the commit, after the list has ended or could not be posted.
 func (p *Commit) ended(err error) {
 	j := p.j
 	if err == nil {

@@ -128,7 +128,7 @@ func (j *joined) stands() error {
 	return err
 }
 
-// link is what a client that dialed has made for itself.
+// link has the connections that a client that dialed has made for itself.
 type link struct {
 	join   func(context.Context) (joined, error)
 	helper func(context.Context, *target) (*Caller, func() error, error) // makes a client of the agent, or nil
@@ -328,7 +328,7 @@ func (c *Client) Persist(ctx context.Context, f func() error) error {
 	}
 }
 
-// close frees what the client has made for itself.
+// close frees the connections that the client has made for itself.
 func (l *link) close() error {
 	l.turn <- struct{}{}
 	defer func() { <-l.turn }()

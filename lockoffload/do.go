@@ -135,7 +135,7 @@ func (c *Client) doHere(ctx context.Context, ch *Chain) (Result, error) {
 	return res, j.outcome(ctx, res.Commit)
 }
 
-// updateChain is the change of a chain that has one.
+// updateChain calls the change of a chain that has one.
 func (j *job) updateChain(accesses []machine.Access) error {
 	j.chain.note(accesses)
 	err := j.chain.Change(j.chain.Accesses)

@@ -227,9 +227,10 @@
 // [Client.Redial], [Client.Persist] and the chains of a [Caller] return [ErrRestarted],
 // and the program makes a new client and reads what is there. Versions and tokens do not
 // start again: those of a new region begin at the clock's microseconds, so a compare with
-// a version of before fails, and a token of before is lower than all new ones.
+// a version from before the restart fails, and a token from before is lower than all new
+// ones.
 //
-// A holder at the target before may rely on its lock until its lease is over. So a new
+// A holder at the earlier target may rely on its lock until its lease is over. So a new
 // region's [Server] admits no client for one and a half leases ([ServerConfig].Grace); Dial
 // waits for it. The agent executes chains from the start: a chain holds its lock only
 // while it changes the region.

@@ -37,8 +37,8 @@ var (
 	// it if the client has lost the agent, and looks for another one.
 	ErrNoAgent = errors.New("fair locks and chains need the target's agent")
 	// ErrRestarted says that the target is not the one that the client was made for: its
-	// memory has been laid out anew, so records, versions and locks of before are gone.
-	// What relies on them begins again with a new client.
+	// memory has been laid out anew, so earlier records, versions and locks are gone.
+	// A program that relies on them must begin again with a new client.
 	ErrRestarted = errors.New("the target was started anew")
 	// ErrStarting says that the target admits no clients yet, see ServerConfig.Grace. Dial
 	// and Redial wait for it.

@@ -20,7 +20,7 @@ func (e *event) happen() {
 
 func (e *event) happened() bool { return e.ch.Load() == &past }
 
-// done is closed when it has happened.
+// done returns a channel that is closed when the event has happened.
 func (e *event) done() <-chan struct{} {
 	c := e.ch.Load()
 	if c == nil {

@@ -231,7 +231,7 @@ func (h *Held) commit(ctx context.Context) error {
 	return nil
 }
 
-// committed is called when the staged copy has been written, or will not be.
+// committed makes the staged copy the current one after its WRITE, unless that failed.
 func (h *Held) committed(err error) {
 	if err != nil {
 		return

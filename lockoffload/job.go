@@ -117,7 +117,8 @@ func (j *job) prepare(m machine.Machine, slot int) {
 	w.L, w.Mem, w.Ops = j.c.l, j.mr.Bytes(), j.ops
 }
 
-// finish is called when nothing of the machine is under way any more.
+// finish counts the machine's events and calls after. Call it when no request of the
+// machine is under way any more.
 func (j *job) finish() {
 	w := j.m.Base()
 	j.c.count(j.slot, Counts(w.Count))

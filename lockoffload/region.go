@@ -26,7 +26,7 @@ type Region struct {
 // must change it by RDMA only. The caller must close mr, after the server and the agent.
 //
 // Versions and fencing tokens begin at the microseconds since 1970. So they are higher
-// than those of all regions before, also before the program was started anew, if the
+// than those of all earlier regions, also before the program was started anew, if the
 // clock has not been set back by more than the pause between the two, and no slot has
 // changed more than a million times a second on average.
 func NewRegion(mr *verbs.MR, l Layout) (*Region, error) {

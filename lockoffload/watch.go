@@ -65,8 +65,8 @@ func (s *Server) heartbeat(one *Session) uint64 {
 	return memory.LoadWord(s.cfg.Region.mr.Bytes(), s.l.BeatOff(one.invite.Owner))
 }
 
-// watchSlots looks for locks, exclusive or shared, that no living session has. There should be
-// none, but one would stay for ever.
+// watchSlots finds and takes back locks, exclusive or shared, that no live session holds.
+// There should be none, but one would stay for ever.
 func (s *Server) watchSlots(from, to int) error {
 	region := s.cfg.Region.mr.Bytes()
 	lives := s.lives()

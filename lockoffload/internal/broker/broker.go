@@ -29,7 +29,7 @@ import (
 	"time"
 )
 
-// Config has what a broker needs; all of it must be set.
+// Config configures a broker; all fields must be set.
 type Config struct {
 	Lists    int           // under way at a time, at most
 	Patience time.Duration // how long a reservation stands that its client does not end
@@ -128,7 +128,7 @@ func New(cfg Config) *Broker {
 	return b
 }
 
-// Ask puts a request behind those that wait for the same slot, unless its peer has too many
+// Ask queues a request behind others for the same slot, unless its peer has too many
 // reservations: then it is taken back at once.
 func (b *Broker) Ask(now time.Duration, n uint32, a Ask) {
 	if b.shut || b.has[a.Peer] >= b.cfg.MaxReserved {

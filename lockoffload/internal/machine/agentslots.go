@@ -30,7 +30,7 @@ func NewAgentSlots(l memory.Layout, mem []byte, epoch uint16) AgentSlots {
 	return AgentSlots{Layout: l, mem: mem, epoch: epoch, known: make([]knownSlot, min(l.Slots, mostKnown))}
 }
 
-// tag is for one lock command, the n-th.
+// tag returns the tag for the n-th lock command.
 func (s *AgentSlots) tag(n uint32, reading bool) uint64 {
 	n &^= memory.ReadingTag | memory.ReservedTag
 	if reading {
@@ -39,7 +39,7 @@ func (s *AgentSlots) tag(n uint32, reading bool) uint64 {
 	return memory.MakeTag(memory.AgentOwner, s.epoch, n)
 }
 
-// reservation is what the n-th lock command reserves a lock with.
+// reservation returns the word with which the n-th lock command reserves a lock.
 func (s *AgentSlots) reservation(n uint32) uint64 { return s.tag(n, false) | memory.ReservedTag }
 
 // anyReader looks for readers of a slot, with the CPU, behind the completion of the lock
@@ -71,7 +71,7 @@ func (s *AgentSlots) read(slot int) (memory.Current, error) {
 	return cur, err
 }
 
-// remember is called when both copies are known to be valid.
+// remember records the heads of a slot's copies, which must both be valid.
 func (s *AgentSlots) remember(slot int) {
 	s.known[slot%len(s.known)] = knownSlot{slot + 1, s.heads(slot)}
 }

@@ -84,10 +84,11 @@ func NewKeptLease(length time.Duration, now time.Time) KeptLease {
 	return KeptLease{length: length, posted: now, until: now.Add(length)}
 }
 
-// Posted is called before a heartbeat is posted; the one before was acknowledged.
+// Posted notes that a heartbeat is about to be posted; the previous one must have been
+// acknowledged.
 func (k *KeptLease) Posted(now time.Time) { k.posted = now }
 
-// Acknowledged is called when the last heartbeat that was posted has been.
+// Acknowledged notes that the last heartbeat posted has been acknowledged.
 func (k *KeptLease) Acknowledged() { k.until = k.posted.Add(k.length) }
 
 // Until returns the time at which the lease is over.

@@ -48,8 +48,8 @@ type Machine interface {
 	Base() *Work
 }
 
-// Work is what all machines have: a list under construction, its memory, what
-// they count.
+// Work is the state that all machines have: a list under construction, its memory,
+// and counts.
 type Work struct {
 	L    memory.Layout
 	Mem  []byte // local, memory.Layout.LocalSize bytes
@@ -92,7 +92,7 @@ func (w *Work) fetchAdd(off int, add uint64) int {
 	return w.atomic(Op{Kind: OpFetchAdd, Off: off, A: add})
 }
 
-// load is a READ of a word that stays in the order of the list.
+// load adds an atomic that reads a word, and so stays in the order of the list.
 func (w *Work) load(off int) int { return w.fetchAdd(off, 0) }
 
 // read makes one READ of what lies together at both ends: a request costs more

@@ -45,7 +45,7 @@ func privateCopy(owner uint16, pointer uint64) int {
 	return first
 }
 
-// SwapLook is what the two operations have in common: a pointer, perhaps known.
+// SwapLook is the state that the two operations have in common: a pointer, perhaps known.
 type SwapLook struct {
 	Work
 	Slot    int

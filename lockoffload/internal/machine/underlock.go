@@ -26,7 +26,7 @@ func (m *Loader) Step() (Verdict, error) {
 
 func (m *Loader) Undo() (Verdict, error) { return Done, nil }
 
-// Committer writes what was staged under a lock, and keeps it.
+// Committer writes the copy that was staged under a lock, and keeps the lock.
 type Committer struct {
 	Work
 	Slot   int
@@ -46,8 +46,8 @@ func (m *Committer) Step() (Verdict, error) {
 
 func (m *Committer) Undo() (Verdict, error) { return Done, nil }
 
-// Releaser writes what was staged under a lock, if anything was, and gives the lock
-// back:
+// Releaser writes the copy that was staged under a lock, if there is one, and gives the
+// lock back:
 //
 //	[WRITE, CMP_SWAP lock tag -> 0]
 //

@@ -39,7 +39,7 @@ const (
 	readerWords = 24
 )
 
-// Layout is what lockoffload.Layout is to programs, which says more about it.
+// Layout is lockoffload.Layout, which is documented in more detail.
 type Layout struct {
 	Slots   int // 1 to 2^30
 	Size    int // bytes of data in a record, at most; 1 to 1 MiB

@@ -51,7 +51,7 @@ const (
 	ChainDamaged     ChainStatus = 7 // a record failed its checksum: nothing was written
 )
 
-// turnKind is what a request that is no chain wants: a turn at the lock, or its end.
+// turnKind is the kind of a request that is no chain: for a turn at the lock, or its end.
 type turnKind uint8
 
 const (
@@ -68,7 +68,7 @@ type Access struct {
 	Data    []byte
 }
 
-// size is what the operation takes in a message.
+// size returns the length of the operation in a message.
 func (o *Access) size() int { return AccessHead + Pad8(len(o.Data)) }
 
 func Pad8(n int) int { return (n + 7) &^ 7 }

@@ -8,8 +8,8 @@
 //	client: 1 byte, when its queue pair is connected
 //
 // The HMACs (SHA-256) are over a word for the direction, the challenge, the nonce and
-// everything before them in the message, so that neither side's words can be used
-// again. They keep nothing secret.
+// everything before them in the message, so that neither side's messages can be
+// replayed. They keep nothing secret.
 package wire
 
 import (
@@ -31,16 +31,16 @@ const (
 	replyHead     = 8
 )
 
-// Challenge is what a target sends first; Nonce is the client's.
+// Challenge is the random number that a target sends first; Nonce is the client's.
 type (
 	Challenge [NonceSize]byte
 	Nonce     [NonceSize]byte
 )
 
-// Kind is what a client wants.
+// Kind is the kind of connection that a client asks for.
 type Kind byte
 
-// What a client wants: a place among the sessions, or a connection to the agent.
+// Kinds of connections: a place among the sessions, or a connection to the agent.
 const (
 	Session Kind = 'S'
 	Agent   Kind = 'A'
