@@ -57,7 +57,7 @@ func (c *Client) Update(ctx context.Context, slot int, change func(old []byte) (
 	return res, nil
 }
 
-// updateOne is the change of [Client.Update].
+// updateOne calls the change of [Client.Update].
 func (j *job) updateOne(accesses []machine.Access) error {
 	data, err := j.update(accesses[0].Data)
 	if data == nil {
@@ -77,7 +77,7 @@ func (c *Client) named(ctx context.Context, slot int) error {
 	return c.check(slot)
 }
 
-// check is named under mu.
+// check checks the slot and that the client is open. mu must be held.
 func (c *Client) check(slot int) error {
 	if c.closed {
 		return ErrClosed

@@ -15,18 +15,18 @@ import (
 
 // Agent executes chains at the target: it examines the lock, performs the
 // accesses only when the lock permits, tries again as often and as long as the
-// chain says, unlocks, and answers. One round trip for the initiator, whatever
-// the chain does.
+// chain says, unlocks, and replies. A chain costs the initiator one round trip,
+// whatever it does.
 //
-// Lock words it changes through a loopback queue pair, like any initiator, so
+// It changes lock words through a loopback queue pair, like any initiator, so
 // that it competes with one-sided clients under the device's own atomicity.
-// Records it reads and writes with the CPU, and only while it holds the lock.
+// It reads and writes records with the CPU, and only while it holds the lock.
 //
-// A chain is known by its client and sequence. The agent remembers the last
-// answers of each client: a chain that is issued again, after a lost reply or
-// on a new connection, is answered from memory and never executed twice.
+// A chain is identified by its client and sequence. The agent remembers its last
+// replies to each client: a chain that is issued again, after a lost reply or
+// on a new connection, gets the remembered reply and is never executed twice.
 //
-// Clients that take a lock themselves, in [Fair] mode, ask it whose turn it is. It keeps
+// Clients that take a lock themselves, in [Fair] mode, ask it for their turn. It keeps
 // them in a queue for each slot, as long as there are clients that wait.
 //
 // Its methods are safe for concurrent use.
@@ -68,8 +68,8 @@ type agentLink struct {
 	added int // replies in batch
 }
 
-// NewAgent makes an agent of a region, which has no other one, and begins to serve.
-// What an agent before it, which failed, left locked, it unlocks.
+// NewAgent makes an agent of a region, which must have no other one, and begins to serve.
+// It first unlocks what an earlier agent, which failed, left locked.
 func NewAgent(cfg AgentConfig) (a *Agent, err error) {
 	limits, err := cfg.limits()
 	if err != nil {
@@ -153,27 +153,27 @@ func (a *Agent) loopback(l machine.AgentLimits) (err error) {
 	return err
 }
 
-// loopDepth is room for the lock commands of all jobs and of all turns.
+// loopDepth returns the room needed for the lock commands of all jobs and of all turns.
 func loopDepth(l machine.AgentLimits) int { return 2*l.Receives + machine.TurnLists*machine.TurnWords }
 
-// QPConfig is what a queue pair needs to be attached. More send requests and
-// other attributes may be set. Clients reach no memory through it: one that the server
-// has fenced could otherwise still write.
+// QPConfig returns the attributes that a queue pair needs to be attached. More send
+// requests and other attributes may be set. Clients reach no memory through it: one that
+// the server has fenced could otherwise still write.
 func (a *Agent) QPConfig() verbs.QPConfig {
 	return verbs.QPConfig{SendCQ: a.cq, SRQ: a.srq, GID: a.cfg.GID, MaxSendWR: a.core.Limits.MaxSending(), Access: verbs.LocalWrite}
 }
 
-// Limits are what callers must be told.
+// Limits returns the limits that callers must use too.
 func (a *Agent) Limits() ChainLimits { return a.cfg.Limits }
 
 // Attach serves the client at the other end of a queue pair made with
-// [Agent.QPConfig]: before it is connected, since requests of queue pairs that
-// nobody attached are dropped. client must be one that was never used before
-// for another client, random for instance; requests that name a different one
-// are dropped too.
+// [Agent.QPConfig]. Call it before the queue pair is connected: requests of queue
+// pairs that are not attached are dropped. client must be one that was never used
+// before for another client, random for instance; requests that name a different
+// one are dropped too.
 //
-// Attached again with a new queue pair, the client goes on where it was: its
-// answers are remembered. The old queue pair goes to [verbs.StateError].
+// Attached again with a new queue pair, the client goes on where it was: the
+// replies to it are remembered. The old queue pair goes to [verbs.StateError].
 func (a *Agent) Attach(client uint64, qp *verbs.QP) error {
 	batch, err := qp.NewBatch(a.core.Limits.MaxSending())
 	if err != nil {
@@ -196,8 +196,8 @@ func (a *Agent) Attach(client uint64, qp *verbs.QP) error {
 	return nil
 }
 
-// Forget ends the service of a client and drops what is remembered of it. Its
-// queue pair goes to [verbs.StateError], so that nothing late of it arrives. A client
+// Forget ends the service of a client and drops the replies to it. Its queue
+// pair goes to [verbs.StateError], so that no late request of it arrives. A client
 // that is attached again under the same name gets [ErrOutcomeUnknown] for the chains
 // that it issues again.
 func (a *Agent) Forget(client uint64) {
@@ -240,7 +240,7 @@ type AgentStats struct {
 	Carried     uint64 // chains executed under the lock of another one
 	Tries       uint64 // times that a lock was examined
 	Unsent      uint64 // replies that could not be posted
-	Turns       uint64 // locks that were reserved for clients who take them in turn
+	Turns       uint64 // locks that were reserved for clients that take them in turn
 	Lapsed      uint64 // those that were not taken in time
 }
 
@@ -251,8 +251,8 @@ func (a *Agent) Stats() AgentStats {
 	return AgentStats(a.core.Stats)
 }
 
-// Err tells why the agent stopped serving, if it did: its loopback queue pair
-// or its completion queue failed.
+// Err returns the error that stopped the agent, or nil while it serves: its loopback
+// queue pair or its completion queue failed.
 func (a *Agent) Err() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -291,8 +291,8 @@ func (a *Agent) Close() error {
 	return nil
 }
 
-// settle takes no more chains in and waits for those inside, and takes back what is
-// reserved.
+// settle accepts no more chains, waits for those inside, and takes back reserved
+// locks.
 func (a *Agent) settle() {
 	for first := true; ; first = false {
 		a.mu.Lock()

@@ -123,7 +123,7 @@ func TestChainOfAnEndedContext(t *testing.T) {
 }
 
 // When Close of an agent returns nothing of a chain is written any more, though its clients
-// go on sending by queue pairs that nobody has closed yet.
+// go on sending by queue pairs that are still open.
 func TestNothingIsWrittenBehindClose(t *testing.T) {
 	const slots = 4
 	ctx, giveUp := context.WithCancel(within(t, stuck))

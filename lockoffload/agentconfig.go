@@ -10,11 +10,11 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// ChainLimits are what an agent and its callers agree upon. Both sides use the
+// ChainLimits are the limits of an agent and its callers. Both sides must use the
 // same ones.
 type ChainLimits struct {
-	// Window is how many chains a client may have without an answer; the agent
-	// remembers so many answers of each. 0 means 8, at most 256.
+	// Window is how many chains a client may have without a reply; the agent
+	// remembers so many replies to each. 0 means 8, at most 256.
 	Window int
 	// Message is the length of a request or a reply in bytes, at most; 0 means
 	// enough for four records of the layout.
@@ -46,11 +46,11 @@ type AgentConfig struct {
 	// [verbs.GIDQuery] finds.
 	GID    verbs.GIDEntry
 	Limits ChainLimits
-	// Clients are those that may be attached at a time; 0 means as many as the
+	// Clients is how many clients may be attached at a time; 0 means as many as the
 	// layout has.
 	Clients int
-	// Queue is how many chains may be waiting or at work; 0 means 128. Those
-	// beyond are answered busy.
+	// Queue is how many chains may be waiting or at work; 0 means 128. Chains
+	// beyond get the reply busy.
 	Queue int
 	// MaxWait bounds the deadline of every chain; 0 means 1 s.
 	MaxWait time.Duration

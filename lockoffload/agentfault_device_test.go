@@ -269,7 +269,7 @@ func counted(data []byte) uint64 {
 	return binary.LittleEndian.Uint64(data)
 }
 
-// Chains that nobody waits for any more leave nothing behind in the caller.
+// Chains that no call waits for any more leave nothing behind in the caller.
 func TestAgentChainGivenUp(t *testing.T) {
 	ctx := within(t, stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, nil)

@@ -48,16 +48,16 @@ func (a *Agent) serve(ctx context.Context) {
 			return
 		}
 		if idle {
-			// What comes next is another's request, of a client in this process perhaps,
-			// which may go on before this one polls. If it does not come, locks that were
+			// The next event is a request of a client, perhaps one in this process, which
+			// may run before this goroutine polls. If no request comes, locks that were
 			// kept for it are given back.
 			runtime.Gosched()
 		}
 	}
 }
 
-// fail stops the agent: lock operations have an outcome that nobody knows. Its
-// clients learn of it by their queue pairs.
+// fail stops the agent: lock operations have an unknown outcome. Its clients notice
+// when their queue pairs fail. mu must be held.
 func (a *Agent) fail(err error) {
 	if a.failed != nil {
 		return
@@ -74,7 +74,7 @@ func (a *Agent) fail(err error) {
 
 func (a *Agent) now() time.Duration { return time.Since(a.start) }
 
-// alarm is called by the timer.
+// alarm runs a turn when the timer fires.
 func (a *Agent) alarm() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -123,14 +123,15 @@ func (a *Agent) completed(wc *verbs.WC) {
 		}
 		a.core.TurnResult(a.now(), list, old[:])
 	case workReply:
-		// A failed one says that the connection did; its client comes again.
+		// A failed reply means that the connection failed; its client connects again.
 		a.core.Sent(int32(id>>32&0xffffff), uint32(id))
 	}
 }
 
-// turn does what the core wants done, with at most one crossing for all lock
+// turn posts what the core wants posted, with at most one crossing for all lock
 // operations, one for all receives and one for each client's replies. Replies go
-// first: a client waits for them, and for an unlock command perhaps nobody does.
+// first: a client waits for them, but perhaps none for an unlock command. mu must be
+// held.
 func (a *Agent) turn() {
 	c := a.core
 	if a.failed != nil || a.closed {

@@ -18,16 +18,16 @@ type CallerConfig struct {
 	Layout Layout
 	Limits ChainLimits // the agent's
 	Client uint64      // as in [Agent.Attach]
-	// Connect answers a queue pair that is connected to one that the agent has
+	// Connect returns a queue pair that is connected to one that the agent has
 	// attached as Client, with room for twice Limits.Window sends and receives,
-	// and the completion queue of both, which nobody else uses. It is called
+	// and the completion queue of both, which must have no other user. It is called
 	// by NewCaller, and again after a failure of the queue pair: the chains
-	// without an answer are then issued again, unless the agent is another one,
-	// which cannot tell whether they were executed ([ErrOutcomeUnknown]). The old queue pair, which may
-	// be closed then, and the last one stay with who made them. An error of
-	// Connect ends the caller.
+	// without a reply are then issued again, unless the agent is another one,
+	// which cannot tell whether they were executed ([ErrOutcomeUnknown]). The Caller
+	// closes no queue pair; from the next call of Connect on, the old one may be closed.
+	// An error of Connect ends the caller.
 	Connect func(ctx context.Context) (*verbs.QP, *verbs.CQ, error)
-	// Reissue is when a chain without an answer is issued again on the same
+	// Reissue is when a chain without a reply is issued again on the same
 	// connection; 0 means 2 s.
 	Reissue time.Duration
 }
@@ -40,7 +40,7 @@ type Caller struct {
 	free   chan *callPlace
 	dialed func() error // frees connections that are the caller's own, or nil
 	stop   context.CancelFunc
-	done   chan struct{} // closed when nothing more will be answered
+	done   chan struct{} // closed when no more replies will come
 	work   sync.WaitGroup
 
 	asks chan struct{} // as many as may wait for a turn at a time
@@ -48,7 +48,7 @@ type Caller struct {
 	mu     sync.Mutex
 	places []callPlace
 	link   callerLink
-	agent  uint32 // the one that answered last; 0: none did
+	agent  uint32 // the one that replied last; 0: none did
 	err    error  // why done is closed
 }
 
@@ -67,10 +67,10 @@ type callPlace struct {
 	index   int
 	seq     uint64
 	length  int  // of the request
-	renew   bool // the request may be issued again to whichever agent there is then
+	renew   bool // the request may be issued again, to any agent
 	used    bool // not in free
-	open    bool // no answer yet
-	wanted  bool // somebody waits for it
+	open    bool // no reply yet
+	wanted  bool // a call waits for it
 	sending int  // SENDs that the device may still read from
 	reply   []byte
 	ready   chan struct{} // the reply is there
@@ -120,8 +120,8 @@ func NewCaller(ctx context.Context, cfg CallerConfig) (*Caller, error) {
 }
 
 // Close ends the caller; chains under way end with [ErrOutcomeUnknown]. Its
-// queue pair goes to [verbs.StateError] and stays with who made it, unless the caller
-// dialed ([DialAgent]). Close may be called again.
+// queue pair goes to [verbs.StateError]; Close closes it only if the caller dialed
+// ([DialAgent]). Close may be called again.
 func (c *Caller) Close() error {
 	c.stop()
 	c.work.Wait()
@@ -132,7 +132,7 @@ func (c *Caller) Close() error {
 	return err
 }
 
-// gone tells whether the agent is not to be reached any more.
+// gone reports whether the agent can no longer be reached.
 func (c *Caller) gone() bool {
 	select {
 	case <-c.done:
@@ -143,10 +143,10 @@ func (c *Caller) gone() bool {
 }
 
 // Do has the agent execute a chain, which takes one round trip, and waits for
-// the answer. Errors tell what happened: with [ErrNotAcquired], [ErrBusy],
-// [ErrDiffers] and [ErrRecord] nothing was changed; [ErrOutcomeUnknown] says
-// that the connection, or the wait, ended before the answer. When accesses
-// differ, those that read were performed all the same.
+// the reply. With [ErrNotAcquired], [ErrBusy], [ErrDiffers] and [ErrRecord]
+// nothing was changed; with [ErrOutcomeUnknown] the connection, or the wait, ended
+// before the reply. After ErrDiffers, accesses that read have been performed all
+// the same.
 //
 // ch and its memory are the caller's again when Do returns.
 func (c *Caller) Do(ctx context.Context, ch *Chain) (Result, error) {
@@ -173,17 +173,17 @@ func (c *Caller) do(ctx context.Context, ch *Chain) (res Result, err error) {
 	return res, err
 }
 
-// callRequest is what a place may have under way.
+// callRequest is a request that a place may have under way.
 type callRequest interface {
-	// request writes it into dst, which is large enough, and answers its length.
+	// request writes the request into dst, which is large enough, and returns its length.
 	request(dst []byte, client, seq uint64, deadline, agent uint32) int
-	// again tells that it does no harm when one agent has heard of it and another one
-	// hears of it later.
+	// again reports whether the request may be sent to another agent after one has
+	// received it.
 	again() bool
 }
 
-// exchange has a request answered, unless lost is closed before. The reply is in the place,
-// which is to be released then. seq is 0 if nothing was sent.
+// exchange sends a request and waits for its reply, until lost is closed. The reply is in
+// the place, which the caller must release. seq is 0 if nothing was sent.
 func (c *Caller) exchange(ctx context.Context, lost <-chan struct{}, r callRequest, deadline uint32) (p *callPlace, seq uint64, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err
@@ -223,7 +223,7 @@ func (c *Caller) exchange(ctx context.Context, lost <-chan struct{}, r callReque
 	}
 }
 
-// deadline is in microseconds, rounded up: 0 would be none at all.
+// deadline returns the deadline in microseconds, rounded up: 0 means none.
 func (ch *Chain) deadline(ctx context.Context) uint32 {
 	d := ch.Deadline
 	if end, ok := ctx.Deadline(); d == 0 && ok {
@@ -253,7 +253,7 @@ func (ch *Chain) request(dst []byte, client, seq uint64, deadline, agent uint32)
 	return len(wire.SealMessage(b, len(ch.Accesses)))
 }
 
-// take moves a reply's results into the chain.
+// take copies a reply's results into the chain.
 func (ch *Chain) take(msg []byte) (Result, error) {
 	r, err := wire.DecodeReply(msg)
 	if err != nil {

@@ -60,8 +60,9 @@ func (c *Caller) connect(ctx context.Context) error {
 	return err
 }
 
-// unknown ends a chain that must not be issued again: no agent had answered
-// when it was issued, and the one at the other end may be another one now.
+// unknown ends a chain that must not be issued again: it was issued before any reply
+// named the agent, and the agent at the other end may be another one now. mu must be
+// held.
 func (c *Caller) unknown(p *callPlace) {
 	r := wire.ChainReply{Client: c.cfg.Client, Seq: p.seq, Status: wire.ChainUnknown}
 	p.open, p.reply = false, wire.SealMessage(r.AppendTo(p.reply[:0]), 0)
@@ -73,7 +74,7 @@ func (c *Caller) receive(l *callerLink, i int) {
 	l.recvs.Recv(callID(callReceive, l.conn, i), c.mr.SGE((c.cfg.Limits.Window+i)*n, n))
 }
 
-// add adds a place's request to the batch. The lock is held.
+// add adds a place's request to the batch. mu must be held.
 func (c *Caller) add(p *callPlace) {
 	p.sending++
 	c.link.sends.Send(callID(callSend, c.link.conn, p.index), verbs.Signaled, c.mr.SGE(p.index*c.cfg.Limits.Message, p.length))
@@ -95,13 +96,13 @@ func (c *Caller) issue(p *callPlace, r callRequest, deadline uint32) (seq uint64
 		agent = 0
 	}
 	p.length = r.request(c.mr.Bytes()[p.index*message:][:message:message], c.cfg.Client, p.seq, deadline, agent)
-	p.renew = agent != 0 || r.again() // an agent that it is not for refuses it
+	p.renew = agent != 0 || r.again() // another agent than the one named refuses it
 	p.used, p.open, p.wanted = true, true, true
 	c.send(p)
 	return p.seq, nil
 }
 
-// tell sends a request that has no answer. Its place is free when it is sent.
+// tell sends a request that has no reply. Its place is free when it is sent.
 func (c *Caller) tell(p *callPlace, r callRequest) {
 	window, message := c.cfg.Limits.Window, c.cfg.Limits.Message
 	c.mu.Lock()
@@ -127,8 +128,8 @@ func (c *Caller) reissue(p *callPlace) {
 	}
 }
 
-// send has no error: a queue pair that fails here fails for the receiver too,
-// which connects again and sends what is open.
+// send posts a place's request. It returns no error: a queue pair that fails here fails
+// for serve too, which connects again and sends open requests. mu must be held.
 func (c *Caller) send(p *callPlace) {
 	c.add(p)
 	if n, _ := c.link.sends.Post(); n == 0 {
@@ -145,8 +146,8 @@ func (c *Caller) release(p *callPlace) {
 	c.vacate(p)
 }
 
-// abandon leaves a chain to itself: its place is free when its reply, or the
-// next connection, comes.
+// abandon stops waiting for a chain and returns its error. The chain's place is free
+// when its reply, or the next connection, comes.
 func (c *Caller) abandon(p *callPlace, cause error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,8 +159,8 @@ func (c *Caller) abandon(p *callPlace, cause error) error {
 	return fmt.Errorf("%w: %w", ErrOutcomeUnknown, cause)
 }
 
-// vacate frees a place that nobody needs: not who waits for the reply, nor the
-// device, which might read the next request in the middle of this one.
+// vacate frees a place that neither a waiting call nor the device needs: the device
+// could read the next request in the middle of sending this one. mu must be held.
 func (c *Caller) vacate(p *callPlace) {
 	if p.used && p.sending == 0 && !p.wanted {
 		p.used, p.open = false, false
@@ -181,7 +182,7 @@ func (c *Caller) serve(ctx context.Context) {
 			_, err = c.link.recvs.Post()
 		}
 		if err == nil {
-			// Whoever has an answer goes on before this one polls, and gives up the CPU to
+			// A goroutine with a reply runs before this one polls, and yields the CPU to
 			// the device's work in between: it may have the next request.
 			runtime.Gosched()
 			continue
@@ -207,7 +208,7 @@ func (c *Caller) end(err error) {
 	close(c.done)
 }
 
-// completed answers an error when the connection failed.
+// completed processes a completion. It returns an error if the connection failed.
 func (c *Caller) completed(wc *verbs.WC) error {
 	id := wc.ID()
 	if uint32(id>>32)&0xffffff != c.link.conn&0xffffff {

@@ -22,16 +22,16 @@ type turnRequest struct {
 	of   uint64 // the request of the turn that is ended, or 0
 }
 
-// again: what an agent before had reserved, the present one has taken back.
+// again returns true: the present agent has taken back what an earlier one had reserved.
 func (t *turnRequest) again() bool { return true }
 
 func (t *turnRequest) request(dst []byte, client, seq uint64, _, agent uint32) int {
 	return len(wire.AppendTurn(dst[:0], client, seq, uint32(t.slot), agent, t.of))
 }
 
-// turn waits for the client's turn at a lock, until lost is closed: its session is over
-// then, which the agent need not know. After an error the client has none, or the agent is
-// told in the background that it does not want it.
+// turn waits for the client's turn at a lock, until lost is closed because the session is
+// over, which the agent need not know. After an error the client has no turn, or turn has
+// sent the agent a message that it does not want one.
 func (c *Caller) turn(ctx context.Context, lost <-chan struct{}, slot int) (*turn, error) {
 	select {
 	case c.asks <- struct{}{}:
@@ -66,9 +66,9 @@ func (c *Caller) turn(ctx context.Context, lost <-chan struct{}, slot int) (*tur
 	return t, nil
 }
 
-// end tells the agent that the turn is over: the lock is being given back, or is not
-// wanted. Nobody waits for an answer. An agent that does not hear of it, because all
-// places are taken for instance, finds out.
+// end sends the agent the message that the turn is over: the lock is being given back, or
+// is not wanted. The message has no reply. An agent that does not get it, because all
+// places are taken for instance, finds out by itself.
 func (t *turn) end() {
 	select {
 	case p := <-t.caller.free:

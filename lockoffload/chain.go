@@ -30,8 +30,8 @@ const (
 	AccessCompare = AccessKind(wire.AccessCompare)
 )
 
-// Chain says what is to be done with a slot: lock it, perform the accesses in
-// their order, unlock it. Compares are looked at before anything else: when one
+// Chain describes an operation on a slot: lock it, perform the accesses in
+// their order, unlock it. Compares are examined before anything else: when one
 // differs, nothing is written. See [Client.Do] and [Caller.Do].
 type Chain struct {
 	Slot int
@@ -50,7 +50,7 @@ type Chain struct {
 	// compare differs.
 	Change func(accesses []Access) error
 	// Async has [Client.Do] return when the WRITE and the unlock command are posted: nil
-	// does not mean that they were executed. [Result.Commit] tells the outcome.
+	// does not mean that they were executed. [Result.Commit] has the outcome.
 	//
 	// Chains with Change or Async write, and are carried out by the client itself.
 	Async bool
@@ -63,8 +63,8 @@ type Chain struct {
 	Deadline time.Duration
 }
 
-// check refuses what an agent would refuse, or what does not fit into one of
-// its messages.
+// check returns an error for a chain that an agent would refuse, or that does not fit
+// into a message of the given length.
 func (ch *Chain) check(l Layout, message int) error {
 	refuse := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)
@@ -108,10 +108,10 @@ func (ch *Chain) check(l Layout, message int) error {
 	return nil
 }
 
-// here tells that the client carries the chain out itself.
+// here reports whether the client must carry the chain out itself.
 func (ch *Chain) here() bool { return ch.Change != nil || ch.Async }
 
-// writes tells whether anything is to be written.
+// writes reports whether the chain has an access that writes.
 func (ch *Chain) writes() bool {
 	return slices.ContainsFunc(ch.Accesses, func(a Access) bool { return a.Kind == AccessWrite })
 }

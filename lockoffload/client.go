@@ -15,21 +15,20 @@ import (
 )
 
 // Config describes an initiator. QP is connected to the target (RC, at least 16
-// send requests); its
-// sends are the client's ([verbs.Requester]) and complete in CQ, which it may share
-// with other clients and requesters. Both stay the caller's to close, after the
-// client: until then the queue pair answers [verbs.ErrInUse]. The client moves it to
-// ERROR when its session is over.
+// send requests); its sends are the client's ([verbs.Requester]) and complete in CQ,
+// which it may share with other clients and requesters. The caller must close both,
+// after the client: until then the queue pair returns [verbs.ErrInUse]. The client
+// moves it to ERROR when its session is over.
 type Config struct {
 	PD     *verbs.PD
 	QP     *verbs.QP
 	CQ     *verbs.CQ
 	Invite Invite
 	Retry  Retry
-	Logger *slog.Logger // told what nobody waits for; nil: silent
+	Logger *slog.Logger // gets errors of operations that no call waits for; nil: silent
 }
 
-// Result tells how an operation went.
+// Result describes how an operation was carried out.
 type Result struct {
 	Form    Form
 	Version uint64 // of the record of the last access
@@ -56,10 +55,10 @@ type Client struct {
 	mu        sync.Mutex
 	s         *session
 	closed    bool
-	abandoned bool          // nobody holds a lock any more
-	freed     bool          // what is idle is closed at once
-	jobs      []*job        // that have nothing to do
-	busy      int           // those that have, and sessions that are being closed
+	abandoned bool          // no lock is held any more
+	freed     bool          // a job that becomes idle is closed at once
+	jobs      []*job        // idle ones
+	busy      int           // busy jobs, and sessions that are being closed
 	idled     chan struct{} // closed when there are none, if Close waits
 	bits      map[int]*bit
 	held      map[*Held]struct{}
@@ -104,10 +103,10 @@ func newClient(cfg Config, l memory.Layout, s *session) *Client {
 }
 
 // Reconnect goes on after [ErrBroken] or a lease that ran out, with a new queue
-// pair and a new invite from the same target. Locks of before are lost;
-// operations of before that are still under way end with an error. The old
-// queue pair may be closed afterwards. After an error it is still the client's, and
-// the new one is not. [ErrRestarted] says that the invite is of another region.
+// pair and a new invite from the same target. Locks taken before are lost;
+// operations that are still under way fail. The old queue pair may be closed
+// afterwards. After an error the client still uses the old queue pair, and not the
+// new one. [ErrRestarted] says that the invite is of another region.
 func (c *Client) Reconnect(ctx context.Context, qp *verbs.QP, cq *verbs.CQ, in Invite) error {
 	if err := ctx.Err(); err != nil {
 		return opErrorf("reconnect", err)
@@ -154,7 +153,7 @@ func (c *Client) session() *session {
 	return c.s
 }
 
-// mostSlots is how many slots a client remembers something of, so that its memory does not
+// mostSlots limits the slots of which a client keeps state, so that its memory does not
 // grow with the region.
 const mostSlots = 1 << 16
 
@@ -169,7 +168,7 @@ func (c *Client) Stats(slot int) Counts {
 	return Counts{}
 }
 
-// Total answers the counts of all slots together.
+// Total returns the counts of all slots together.
 func (c *Client) Total() Counts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -190,9 +189,9 @@ func (c *Client) count(slot int, d Counts) {
 	}
 }
 
-// Flush waits for the unlock commands that nobody waited for, and for what was
-// given up, and joins the errors since the last Flush that no [Commit.Wait]
-// answered.
+// Flush waits for unlock commands that no call has waited for, and for operations
+// that were given up. It joins the errors since the last Flush that no [Commit.Wait]
+// returned.
 func (c *Client) Flush(ctx context.Context) error {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -219,8 +218,8 @@ func (c *Client) Flush(ctx context.Context) error {
 
 // Close waits up to a second for what is under way, ends the session and frees
 // the client's memory. Locks that are still held are lost once the target has
-// noticed. It may be called again, beside everything else: whoever comes second waits
-// for the first and gets the same answer.
+// noticed. It may be called again, and concurrently with all other methods: a second
+// call waits for the first and returns the same error.
 func (c *Client) Close() error {
 	c.ending.Do(func() { c.ended = c.close() })
 	return c.ended
@@ -234,7 +233,7 @@ func (c *Client) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 	defer cancel()
 	err := c.Flush(ctx)
-	// A connection that failed was reported to those who used it.
+	// A failed connection has been reported to the calls that used it.
 	if errors.Is(err, ErrBroken) && !errors.Is(err, ErrOutcomeUnknown) {
 		err = nil
 	}
@@ -256,8 +255,8 @@ func (c *Client) close() error {
 	return errors.Join(err, c.old)
 }
 
-// free frees the memory of all jobs. Those under way have been ended and are over in a
-// moment, unless what they call of the program's takes longer.
+// free frees the memory of all jobs. Jobs under way have been ended and are over in a
+// moment, unless a callback of the program takes longer.
 func (c *Client) free() error {
 	c.mu.Lock()
 	c.freed = true

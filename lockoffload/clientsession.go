@@ -15,9 +15,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// now is the clock of clients, by which they have leases and time for READs. It counts
-// while their host is suspended, as the target's does. (The target's clock need not: one
-// that stands still makes it wait longer.)
+// now is the clock for clients' leases and for the time of READs. It counts while the
+// host is suspended, as the target's does. (The target's clock need not: one that stands
+// still makes the target wait longer.)
 var now = boottime.Now
 
 // session is a client's side of one admission: a connection, an identity and a
@@ -111,28 +111,28 @@ func (s *session) watchdog(ctx context.Context, f *flight) {
 	}
 }
 
-// heartbeat posts one. The one before must have been acknowledged.
+// heartbeat posts a heartbeat. The previous one must have been acknowledged.
 func (s *session) heartbeat(ctx context.Context, count uint64) (*flight, error) {
 	binary.LittleEndian.PutUint64(s.beat.Bytes(), count)
 	return s.line.issue(ctx, s.word, s.beat)
 }
 
-// nextHeartbeat posts one before the lease is over. The queue may be full of requests
-// that nothing comes back for.
+// nextHeartbeat posts a heartbeat, waiting for room in the queue until the lease is over
+// at most: the queue may be full of requests that never complete.
 func (s *session) nextHeartbeat(count uint64) (*flight, error) {
 	ctx, cancel := s.leased(context.Background())
 	defer cancel()
 	return s.heartbeat(ctx, count)
 }
 
-// acknowledged waits for a heartbeat, to the end of the lease at most.
+// acknowledged waits until a heartbeat is acknowledged, to the end of the lease at most.
 func (s *session) acknowledged(ctx context.Context, f *flight) error {
 	ctx, cancel := s.leased(ctx)
 	defer cancel()
 	return s.line.await(ctx, f)
 }
 
-// leased is a context that ends with the lease, as far as it runs by now.
+// leased returns a context that ends with the lease as it stands now.
 func (s *session) leased(ctx context.Context) (context.Context, context.CancelFunc) {
 	s.mu.Lock()
 	until := s.kept.Until()
@@ -143,12 +143,13 @@ func (s *session) leased(ctx context.Context) (context.Context, context.CancelFu
 // expire ends the session: its locks are lost, nothing is posted any more.
 func (s *session) expire() {
 	s.lose()
-	// What is still under way ends now, not when the device gives up. A queue pair
-	// that is in ERROR already, or closed, may refuse.
+	// Requests under way end now, not when the device gives up. A queue pair that is
+	// in ERROR already, or closed, may refuse.
 	s.flush.Do(func() { _ = s.line.qp.ToError() })
 }
 
-// lose is expire for a queue pair that is dead, or about to be.
+// lose ends the session like expire, but leaves the queue pair, which has failed or is
+// about to be moved to ERROR.
 func (s *session) lose() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,8 +159,8 @@ func (s *session) lose() {
 	}
 }
 
-// leave is lose for a session that is given up: before the target is told, who may give
-// its locks to others at once.
+// leave is lose for a session that is being closed. Call it before the goodbye is sent,
+// after which the target may give the session's locks to others at once.
 func (s *session) leave() {
 	s.mu.Lock()
 	s.leaving = true
@@ -167,7 +168,7 @@ func (s *session) leave() {
 	s.lose()
 }
 
-// allowed tells whether a WRITE may be posted under the lease.
+// allowed returns an error unless a WRITE may be posted under the lease.
 func (s *session) allowed() error {
 	s.mu.Lock()
 	over, leaving := s.over || s.lease > 0 && !now().Before(s.kept.Until()), s.leaving

@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// soon is for what waits for nobody: a machine may be slow all the same.
+// soon bounds calls that have nothing to wait for: a machine may be slow all the same.
 const soon = 15 * time.Second
 
 // endless is of queue pairs that send again for ever: so rxe takes 7 retries.
@@ -53,7 +53,7 @@ func TestCloseOnADeadWire(t *testing.T) {
 }
 
 // The queue of a client is full and nothing comes through: its lease runs out all the
-// same, and those who wait for room are told.
+// same, and calls that wait for room fail.
 func TestLeaseRunsOutBehindAFullQueue(t *testing.T) {
 	ctx := within(t, stuck)
 	lease := short
@@ -96,7 +96,7 @@ func TestCloseEndsRedial(t *testing.T) {
 	}
 }
 
-// Whoever closes second waits for the first; afterwards nothing of the client is left,
+// A second Close waits for the first; afterwards nothing of the client is left,
 // whatever its goroutines were doing.
 func TestCloseBesideEverything(t *testing.T) {
 	ctx := within(t, stuck)

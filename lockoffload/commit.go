@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// Commit is the outcome of something that was posted and that nobody waits for
-// unless they want to.
+// Commit is the outcome of a change that was posted, for callers that want to wait
+// for it.
 type Commit struct {
 	c     *Client
 	s     *session
 	slot  int
 	over  event
 	err   error       // once over
-	asked atomic.Bool // somebody has the error, or will
+	asked atomic.Bool // a call has returned the error, or will
 
 	j *job // until it is over
 
@@ -25,12 +25,12 @@ type Commit struct {
 	flight flight
 }
 
-// Done is closed when the outcome is known. Completions are looked at by
-// whoever uses the client, at the latest by the session's heartbeat.
+// Done returns a channel that is closed when the outcome is known. Every use of the
+// client polls for completions, at the latest the session's heartbeat.
 func (p *Commit) Done() <-chan struct{} { return p.over.done() }
 
-// Wait waits for the outcome: nil when all was executed and the lock was ours
-// to the end, [ErrLost], or [ErrOutcomeUnknown] with [ErrBroken].
+// Wait waits for the outcome: nil when all was executed and the lock was held to the
+// end, [ErrLost], or [ErrOutcomeUnknown] with [ErrBroken].
 func (p *Commit) Wait(ctx context.Context) error {
 	p.asked.Store(true)
 	if err := p.await(ctx); err != nil {
@@ -42,7 +42,7 @@ func (p *Commit) Wait(ctx context.Context) error {
 	return p.err
 }
 
-// await answers the context's error only.
+// await waits for the outcome. It returns no error but the context's.
 func (p *Commit) await(ctx context.Context) error {
 	if p.over.happened() {
 		return nil
@@ -79,10 +79,10 @@ func (c *Client) newCommit(s *session, slot int) *Commit {
 	return p
 }
 
-// post posts the list with which a job ends, once there is room for it. The context's
-// error says that there was none.
+// post posts the list with which a job ends, once there is room for it. It returns the
+// context's error if that ends first.
 func (p *Commit) post(ctx context.Context) error {
-	// Held so that whoever flushes finds the flight, and polls for it.
+	// Held so that Flush finds the flight, and polls for it.
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.flight.list, p.flight.then = p.j.m.Base().Ops, p
@@ -91,7 +91,7 @@ func (p *Commit) post(ctx context.Context) error {
 	return err
 }
 
-// ended is called when the list has ended, or was not posted.
+// ended ends the job and the commit, after the list has ended or could not be posted.
 func (p *Commit) ended(err error) {
 	j := p.j
 	if err == nil {
@@ -124,7 +124,7 @@ func (p *Commit) end(err error) {
 	p.over.happen()
 }
 
-// reported takes an error from those that Flush will answer.
+// reported removes an error from those that Flush will return.
 func (c *Client) reported(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

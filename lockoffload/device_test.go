@@ -31,7 +31,7 @@ func TestLockExcludes(t *testing.T) {
 		return cs[1].Do(ctx, &lockoffload.Chain{Tries: 1, Accesses: []lockoffload.Access{readOf(0, 64)}}) // another slot is free
 	})
 	excused := readIn(t, ctx, lockoffload.FormRead, func(ctx context.Context) (lockoffload.Result, error) {
-		_, res, err := cs[1].Read(ctx, 1, make([]byte, 64)) // which waits for nobody
+		_, res, err := cs[1].Read(ctx, 1, make([]byte, 64)) // which waits for no holder
 		return res, err
 	})
 	require.NoError(t, h.Unlock(ctx), "the failed chains left the holder's lock alone")
@@ -215,7 +215,7 @@ func TestLocksInOrder(t *testing.T) {
 	wg.Wait()
 }
 
-// A lock command whose reply nobody waited for must not leave the slot locked.
+// A lock command must not leave the slot locked if no call waits for its reply.
 func TestLockGivenUpIsReleased(t *testing.T) {
 	ctx := within(t, stuck)
 	cs := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long).clients(2, lockoffload.Retry{})

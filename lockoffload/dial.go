@@ -63,11 +63,11 @@ func newDialer(pd *verbs.PD, address string, cfg DialConfig) (*dialer, error) {
 	return &dialer{pd: pd, address: address, cfg: cfg}, nil
 }
 
-// joined is a place at a target: a queue pair that is connected.
+// joined is a place at a target, with a connected queue pair.
 type joined struct {
 	qp     *verbs.QP
 	cq     *verbs.CQ
-	conn   net.Conn     // open for as long as the target is to keep the place, or nil
+	conn   net.Conn     // the target keeps the place while it is open, or nil
 	leave  func() error // gives the place up at once, or nil
 	invite Invite
 }
@@ -104,8 +104,8 @@ func (j *joined) close() error {
 	return errors.Join(errs...)
 }
 
-// join gets a place among the sessions. The target is told that all is well when the
-// client stands.
+// join gets a place among the sessions. The caller must call stands once the client is
+// made.
 func (d *dialer) join(ctx context.Context) (joined, error) {
 	j, remote, err := d.meet(ctx, wire.Session, 0)
 	if err != nil {
@@ -117,7 +117,7 @@ func (d *dialer) join(ctx context.Context) (joined, error) {
 	return j, nil
 }
 
-// stands tells the target that the client has taken its place.
+// stands sends the target the message that the client has taken its place.
 func (j *joined) stands() error {
 	if j.conn == nil {
 		return nil
@@ -128,12 +128,12 @@ func (j *joined) stands() error {
 	return err
 }
 
-// link is what a client that dialed has made for itself.
+// link has the connections that a client that dialed has made for itself.
 type link struct {
 	join   func(context.Context) (joined, error)
 	helper func(context.Context, *target) (*Caller, func() error, error) // makes a client of the agent, or nil
 
-	turn  chan struct{} // held by who dials, or closes
+	turn  chan struct{} // full while a call dials, or closes
 	now   joined
 	agent *Caller
 	free  func() error // the agent's connections
@@ -161,7 +161,8 @@ func newDialed(ctx context.Context, pd *verbs.PD, join func(context.Context) (jo
 	return c, nil
 }
 
-// help gets the target's agent, if there is one and it is not there already.
+// help connects to the target's agent, if there is one and the client is not connected to
+// it already. link.turn must be held, but for a client that is being made.
 func (c *Client) help(ctx context.Context) error {
 	l := c.link
 	if l.helper == nil {
@@ -191,9 +192,9 @@ func (c *Client) help(ctx context.Context) error {
 	return nil
 }
 
-// regainAgent has a client that has lost the target's agent look for it again, in the
-// background and once a second: operations go on without it meanwhile. It reports whether
-// there is something to look for.
+// regainAgent dials the target's agent again after the client has lost it, in the
+// background and once a second at most: operations go on without it meanwhile. It reports
+// whether the target has had an agent.
 func (c *Client) regainAgent() bool {
 	l := c.link
 	if l == nil || !l.had.Load() {
@@ -218,20 +219,20 @@ func (c *Client) regainAgent() bool {
 	return true
 }
 
-// QP is the queue pair of the present session.
+// QP returns the queue pair of the present session.
 func (c *Client) QP() *verbs.QP { return c.session().line.qp }
 
-// Broken tells of an error whether it is the connection's or the session's, and not of
-// what was to be done: [Client.Redial] helps. Nothing helps after [ErrRestarted].
+// Broken reports whether err came from the connection or the session rather than from the
+// operation, so that [Client.Redial] helps. It does not after [ErrRestarted].
 func Broken(err error) bool {
 	return (errors.Is(err, ErrBroken) || errors.Is(err, ErrLost)) && !errors.Is(err, ErrRestarted)
 }
 
-// Redial goes on with a new session after the one before has ended, as somebody else:
-// locks of before are lost. It does nothing while the session lives. It tries until the
-// context ends: the wire may be bad, and the target full until the leases of those who
-// have gone run out. [ErrRestarted] ends it: at its address there is another target now.
-// It is for clients of [Dial] and [Listener.Local].
+// Redial begins a new session, with a new identity, after the last one has ended: locks
+// taken before are lost. While the session lives it only looks for the agent. It tries
+// until the context ends: the wire may be bad, and the target full until the leases of
+// departed clients run out. [ErrRestarted] ends it: at its address there is another target
+// now. It is for clients of [Dial] and [Listener.Local].
 func (c *Client) Redial(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return opErrorf("redial", err)
@@ -264,7 +265,7 @@ func (c *Client) Redial(ctx context.Context) error {
 	}
 }
 
-// shut is why a closed client connects no more.
+// shut returns ErrClosed if the client is closed, and so connects no more.
 func (c *Client) shut() error {
 	if c.over.Err() != nil {
 		return ErrClosed
@@ -296,8 +297,8 @@ func (c *Client) redial(ctx context.Context) error {
 	return c.help(ctx)
 }
 
-// Persist calls f until the connection lives to the end of it, each time with a new
-// one: f must be something that can be repeated, wherever it broke off. Other errors of
+// Persist calls f, and calls it again with a new connection as long as f returns an error
+// for which [Broken] is true: f must be repeatable, wherever it broke off. Other errors of
 // f are returned, and so is [ErrRestarted].
 func (c *Client) Persist(ctx context.Context, f func() error) error {
 	if err := ctx.Err(); err != nil {
@@ -316,8 +317,8 @@ func (c *Client) Persist(ctx context.Context, f func() error) error {
 			pause = time.Millisecond
 			continue
 		}
-		// The session lives, and what failed was the agent's connection, or something of
-		// an earlier session that f still has.
+		// The session lives. The agent's connection failed, or f still uses a lock of an
+		// earlier session.
 		select {
 		case <-time.After(pause):
 			pause = min(2*pause, 100*time.Millisecond)
@@ -327,7 +328,7 @@ func (c *Client) Persist(ctx context.Context, f func() error) error {
 	}
 }
 
-// close frees what the client has made for itself.
+// close frees the connections that the client has made for itself.
 func (l *link) close() error {
 	l.turn <- struct{}{}
 	defer func() { <-l.turn }()

@@ -35,7 +35,7 @@ func DialAgent(ctx context.Context, pd *verbs.PD, address string, cfg DialConfig
 	return c, nil
 }
 
-// terms are what an agent tells its clients.
+// terms are the limits and the target that an agent sends to its clients.
 type terms struct {
 	limits ChainLimits
 	target target
@@ -56,7 +56,7 @@ func decodeTerms(b []byte) (t terms, err error) {
 	return t, err
 }
 
-// keep returns an error if they are not those that were agreed upon.
+// keep returns an error unless t equals the agreed terms.
 func (t terms) keep(agreed terms) error {
 	if err := agreed.target.accepts(t.target); err != nil {
 		return err
@@ -67,8 +67,8 @@ func (t terms) keep(agreed terms) error {
 	return nil
 }
 
-// caller makes a client of the target's agent, under a name of its own, and what frees
-// its connections. The target is nil if it is not known yet.
+// caller returns a client of the target's agent, with an identifier of its own, and a
+// function that frees its connections. of is nil if the target is not known yet.
 func (d *dialer) caller(ctx context.Context, of *target) (*Caller, func() error, error) {
 	id := rand.Uint64()
 	var mu sync.Mutex
@@ -142,8 +142,8 @@ func (d *dialer) meetAgent(ctx context.Context, id uint64) (j joined, t terms, e
 	return j, t, nil
 }
 
-// follow ends the queue pair when the target ends the connection: it does both together,
-// and a device that sends again without end would not notice by itself.
+// follow moves the queue pair to ERROR when the target ends the connection: the target
+// closes both together, and a device that retransmits without end would not notice.
 func (j joined) follow() {
 	if tcp, ok := overTCP(j.conn); ok {
 		_ = tcp.SetKeepAliveConfig(agentKeepAlive) // closed already
@@ -155,7 +155,7 @@ func (j joined) follow() {
 // agentKeepAlive has the connection of a host that died end after about ten seconds.
 var agentKeepAlive = net.KeepAliveConfig{Enable: true, Idle: 4 * time.Second, Interval: 2 * time.Second, Count: 3}
 
-// overTCP is the TCP connection that there is below, also below TLS.
+// overTCP returns the TCP connection below conn, also below TLS.
 func overTCP(conn net.Conn) (*net.TCPConn, bool) {
 	if over, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		conn = over.NetConn()

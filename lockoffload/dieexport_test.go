@@ -15,11 +15,11 @@ import (
 // DyingForms are the operations that DieAfter knows.
 var DyingForms = []string{"update", "exclusive", "handed on", "commit", "shared", "read", "read chain", "held read", "swap"}
 
-// DieAfter carries an operation on record 0 of a slot out up to the n-th
-// request of its lists and does nothing more about it: so far a client comes
-// whose host dies there. With half, that request is a WRITE of which only the
-// first half arrives. It tells whether there is such a request, and whether what
-// was carried out changes the record, or the slot's private copy, to one more.
+// DieAfter carries out an operation on record 0 of a slot up to the n-th
+// request of its lists and then abandons it, like a client on a host that dies
+// there. With half, that request is a WRITE of which only the first half
+// arrives. It reports whether there is such a request, and whether the requests
+// carried out change the record, or the slot's private copy, to one more.
 func (c *Client) DieAfter(ctx context.Context, form string, slot, n int, half bool) (died, changed bool, err error) {
 	s := c.session()
 	machines, err := c.machines(ctx, s, form, slot)

@@ -10,26 +10,25 @@ import (
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
-// UseAgent has [Client.Do] give chains that write to the target's agent. The
-// caller, which reaches the same region, stays who made it to close; nil ends
-// its use.
+// UseAgent has [Client.Do] send chains that write to the target's agent. agent, which
+// must reach the same region, is not closed with the client; nil ends its use.
 func (c *Client) UseAgent(agent *Caller) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.agent = agent
 }
 
-// Do carries out a chain and waits for its outcome, in the form that suits it;
-// [Result.Form] tells which:
+// Do carries out a chain and waits for its outcome, in the form that suits it,
+// which is in [Result.Form]:
 //
 //   - [FormAgent], one round trip, for a chain that writes when there is an
 //     agent ([Client.UseAgent]) that is there and not busy, and for each fair one;
 //   - [FormTwoStep], two round trips, for one that writes otherwise;
 //   - [FormRead], one round trip and no lock, for one that only reads and does not
-//     count its tries. The agent is not troubled with what needs no help;
+//     count its tries. It does not involve the agent;
 //   - [FormReadChain], one round trip, for others that only read. It waits for the
 //     lock's holder, and makes others wait; the data is no better for it;
-//   - [FormReadHeld] where these two meet a WRITE.
+//   - [FormReadHeld] after four FormReads, or one FormReadChain, that met a WRITE or were late.
 //
 // The accesses of a chain happen at one moment. When the client dies in the middle, all
 // records have their old data, or all their new. With [ErrNotAcquired] and [ErrDiffers]
@@ -88,8 +87,8 @@ func (c *Client) doAgent(ctx context.Context, ch *Chain) (res Result, begun bool
 	return Result{}, false, nil
 }
 
-// notBegun tells of an agent's error whether the chain can still be carried out from
-// here: the agent was busy, or is not to be reached any more.
+// notBegun reports whether the client can still carry out a chain for which the agent's
+// caller returned err: the agent was busy, or can no longer be reached.
 func notBegun(err error) bool {
 	gone := errors.Is(err, ErrClosed) || errors.Is(err, ErrBroken)
 	return errors.Is(err, ErrBusy) || gone && !errors.Is(err, ErrOutcomeUnknown)
@@ -136,7 +135,7 @@ func (c *Client) doHere(ctx context.Context, ch *Chain) (Result, error) {
 	return res, j.outcome(ctx, res.Commit)
 }
 
-// updateChain is the change of a chain that has one.
+// updateChain calls the change of a chain that has one.
 func (j *job) updateChain(accesses []machine.Access) error {
 	j.chain.note(accesses)
 	err := j.chain.Change(j.chain.Accesses)
@@ -148,7 +147,7 @@ func (j *job) updateChain(accesses []machine.Access) error {
 	return err
 }
 
-// note takes over what accesses found.
+// note copies versions and data of accesses into the chain.
 func (ch *Chain) note(accesses []machine.Access) {
 	for i := range accesses {
 		ch.Accesses[i].Version, ch.Accesses[i].Data = accesses[i].Version, accesses[i].Data
@@ -179,7 +178,7 @@ func (j *job) write(ctx context.Context, tries int, change func([]machine.Access
 	return Result{Form: FormTwoStep, Commit: commit, Tries: m.Tried, Version: m.Version}, err
 }
 
-// outcome waits for what a write has posted.
+// outcome waits for the outcome of a write.
 func (j *job) outcome(ctx context.Context, commit *Commit) error {
 	err := commit.Wait(ctx)
 	if err != nil && j.writer.Wrote && ctx.Err() != nil && !errors.Is(err, ErrOutcomeUnknown) {

@@ -17,7 +17,7 @@ import (
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 )
 
-// The same chains with and without an agent: the same answers, other forms.
+// The same chains with and without an agent: the same results, other forms.
 func TestDoChoosesForms(t *testing.T) {
 	ctx := within(t, stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 2, Size: 8, Records: 2}, nil)

@@ -22,12 +22,12 @@
 // carry out a change in one round trip, or returns before the change has happened.
 // [Client.SwapWrite] takes no lock.
 //
-// # Who is admitted
+// # Admission
 //
-// Client and target prove to each other that they have the same key, in answer to numbers
-// that are never used twice, before anything is made for a client. So a stranger who
-// knows the address can change nothing, nor can one who replays what he has heard. Silent
-// connections keep nobody waiting.
+// Client and target prove to each other that they have the same key, over challenges that
+// are never used twice, before any resource is made for a client. So knowing the address
+// is not enough to change anything, nor is a replay of recorded messages. Silent
+// connections do not delay others.
 //
 // The key encrypts nothing: endpoints, which contain the rkey of the memory, go over the
 // wire in the clear, unless the connections are TLS ([NewListener], [DialConfig.Dialer]).
@@ -72,10 +72,10 @@
 //
 // One case remains. A holder that dies in the middle of its WRITE leaves a copy in
 // pieces, with the version that the next holder will use, and what the next holder writes
-// may happen to be the missing part. So that nobody takes that copy for whole, the target
-// removes the copy's head before it gives the lock back, and then waits until READs that
-// may have seen the head are over. A READ without a lock counts only if it took at most a
-// quarter of a lease, and at most 100 ms; the target waits twice as long.
+// may happen to be the missing part. So that no reader takes that copy for whole, the
+// target removes the copy's head before it gives the lock back, and then waits until READs
+// that may have seen the head are over. A READ without a lock counts only if it took at
+// most a quarter of a lease, and at most 100 ms; the target waits twice as long.
 //
 // A torn copy is refused: its checksum (XXH3) does not match, except with a chance of
 // 1 in 2^64. If a READ meets WRITEs, or is late, four times, the client READs under a
@@ -98,8 +98,8 @@
 //
 // Only WRITEs, SENDs and atomics have an order at the target. The READ may be executed
 // after the unlock command, and then during another holder's WRITE. Soft-RoCE also reads
-// again when an answer was lost, which may be after the unlock command. So it is the two
-// copies that make a read right, and the lock adds nothing to that: it only waits for a
+// again when a response was lost, which may be after the unlock command. So the two
+// copies make a read right, and the lock adds nothing to that: it only waits for a
 // holder.
 //
 // # Changing
@@ -113,9 +113,9 @@
 //
 // Nothing holds back a WRITE behind a lock command that failed, so the WRITE goes out
 // only when the reply says that the lock was acquired. The READs have completed by then,
-// and a target executes a WRITE before an atomic behind it: whoever takes the lock next
+// and a target executes a WRITE before an atomic behind it: the next holder of the lock
 // reads what was written. [Chain.Async] does not wait for the second replies;
-// [Result.Commit] tells the outcome.
+// [Result.Commit] has the outcome.
 //
 // [Client.LockAll] takes the locks of several slots in ascending order, so that its
 // callers cannot deadlock. Clients that hold the same locks see all of a change under
@@ -141,15 +141,15 @@
 //	WRITE the other copy, CMP_SWAP lock tag -> 0
 //	SEND {my turn is over}, with the WRITE ▶  CMP_SWAP lock R -> 0, CMP_SWAP lock 0 -> R' for the next one
 //
-// R is a value that was never in the lock word before, and nobody holds a lock whose word
-// is R. So the agent can take it back at any time: from a client that does not come
-// within half a second, or when the agent itself is closed or replaced. A client whose
-// swap does not find R asks again. The agent also notices a client that does not say that
-// its turn is over, or that takes the lock without asking: it looks whether the lock is
-// free, at least every 5 ms ([AgentConfig.MaxPause]). What a dead holder had locked
-// becomes free with its lease, as always. The agent remembers who waits, and nothing
-// about others. It reserves at most 1,024 locks at a time for one client; a client that
-// asks for more gets [ErrBusy].
+// R is a value that was never in the lock word before, and while the word is R the lock
+// has no holder. So the agent can take it back at any time: from a client that does not
+// come within half a second, or when the agent itself is closed or replaced. If a client's
+// swap does not find R, the client asks again. The agent also notices a client that does
+// not say that its turn is over, or that takes the lock without asking: it looks whether
+// the lock is free, at least every 5 ms ([AgentConfig.MaxPause]). What a dead holder had
+// locked becomes free with its lease, as always. The agent remembers waiting clients, and
+// nothing about others. It reserves at most 1,024 locks at a time for one client; a client
+// that asks for more gets [ErrBusy].
 //
 // A lock that is handed on is never free for clients that take it without asking. So
 // after 200 ms of that, the agent leaves the word free for 10 ms. A client that has seen
@@ -190,10 +190,10 @@
 // The promise is three leases. Recovery takes less than two when the target itself is not
 // late, plus 200 ms or half a lease, whichever is less, if a WRITE was executed in part.
 //
-// Clients whose leases are found to be over at the same look are recovered together. The
+// Clients that the server finds expired at the same time are recovered together. The
 // CPU looks at each slot once, which takes some thirty instructions, and requests are
-// posted only for what they held. The leases of the clients of one host end within a
-// third of a lease, so there may be four such passes.
+// posted only for what the clients held. The leases of the clients of one host end within
+// a third of a lease, so there may be four such passes.
 //
 // A target that ends a session of a client that lives ([Session.Close], [Server.Close])
 // fences it at once, and waits for the end of its lease before others have its locks.
@@ -202,7 +202,7 @@
 // Then the locks stay as they are, [Session.Done] stays open, [Server.Err] says why, and
 // the server tries again until it succeeds. A server that is closed before that leaves
 // the locks to the next server, which takes back all that sessions left before it admits
-// anybody. A server also takes back, within sixteen leases, what it finds of sessions
+// clients. A server also takes back, within sixteen leases, what it finds of sessions
 // that it does not know. When the target's device is removed there is nothing to fence,
 // and no way to the region: sessions end, and objects of the device can be closed without
 // an error.
@@ -211,7 +211,7 @@
 // not have relaxed ordering, because an unlock command could then overtake a WRITE.
 //
 // A holder that dies in the middle of a WRITE has damaged a copy that was not current.
-// Its change has not happened, for any of the records, and nobody reads it.
+// Its change has not happened, for any of the records, and no reader sees it.
 //
 // Resources outside the region cannot be fenced like this. They can refuse a [Held.Token]
 // that is lower than one seen before.
@@ -222,14 +222,15 @@
 // [NewRegion] lays its memory out again. What a program cannot lose it keeps elsewhere.
 //
 // A target that is started anew is a different target, also at the same address. Each
-// region has a random [Invite].Incarnation, of which the agent tells its callers too. A
+// region has a random [Invite].Incarnation, which the agent sends to its callers too. A
 // client of one incarnation does not go on at another one: [Client.Reconnect],
 // [Client.Redial], [Client.Persist] and the chains of a [Caller] return [ErrRestarted],
 // and the program makes a new client and reads what is there. Versions and tokens do not
 // start again: those of a new region begin at the clock's microseconds, so a compare with
-// a version of before fails, and a token of before is lower than all new ones.
+// a version from before the restart fails, and a token from before is lower than all new
+// ones.
 //
-// A holder at the target before may rely on its lock until its lease is over. So a new
+// A holder at the earlier target may rely on its lock until its lease is over. So a new
 // region's [Server] admits no client for one and a half leases ([ServerConfig].Grace); Dial
 // waits for it. The agent executes chains from the start: a chain holds its lock only
 // while it changes the region.
@@ -238,7 +239,7 @@
 //
 // An [Agent] at the target carries out whole chains that clients SEND to it. It examines
 // the lock, performs the accesses only if the lock permits, retries as often and as long
-// as the chain says, unlocks, and answers.
+// as the chain says, unlocks, and replies.
 //
 //	initiator                          target
 //	SEND {lock, compares, READs, WRITEs} ─▶ CMP_SWAP lock 0 -> tag                 (through the device)
@@ -246,19 +247,19 @@
 //	◀── SEND {status, versions, data} ───── CMP_SWAP lock tag -> 0                 (through the device)
 //
 // So a change and its outcome take one round trip instead of two, but cost the target's
-// CPU. The agent changes lock words through a queue pair to itself, like everybody else.
-// It touches records only under their lock, when nobody else does. By the time of the
-// lock command's completion, the previous holder's data is in memory. So are the bits of
-// all readers that may not have seen the lock: a device writes words and completions to
+// CPU. The agent changes lock words through a queue pair to itself, with RDMA atomics like
+// all clients. It touches records only under their lock, when nothing else does. By the time
+// of the lock command's completion, the previous holder's data is in memory. So are the bits
+// of all readers that may not have seen the lock: a device writes words and completions to
 // memory in order.
 //
-// A [Caller] may have to issue a chain again when its connection broke before the answer.
+// A [Caller] may have to issue a chain again when its connection broke before the reply.
 // The chain's key (client and sequence number) identifies it as the same chain. The agent
-// remembers a client's last answers and executes nothing twice. A new agent of a region
-// does not know what its predecessor executed, nor does an agent that forgot the client
-// ([Agent.Forget]) before it came back. These answer [ErrOutcomeUnknown] to chains that
-// were made before. An answer is final for its key, [ErrBusy] included; otherwise a late
-// copy of a chain that was answered "nothing was changed" could still change something.
+// remembers its last replies to a client and executes nothing twice. A new agent of a
+// region does not know what its predecessor executed, nor does an agent that forgot the
+// client ([Agent.Forget]) before it came back. For chains that were made before, their
+// reply is [ErrOutcomeUnknown]. A reply is final for its key, [ErrBusy] included; otherwise
+// a late copy of a chain with the reply "nothing was changed" could still change something.
 //
 // Chains that wait for one slot are executed under one lock, by turns of their clients;
 // so are chains that have arrived when the agent looks for more. When there is none, or
@@ -294,11 +295,11 @@
 // sometimes completes a READ or an atomic without its result. The client notices that and
 // returns [ErrBroken].
 //
-// All of this was run on Soft-RoCE, which executes READs in order, and again where an
-// answer was lost. Tests there have loss, duplicates and reordering, and kill hosts, and
+// All of this was run on Soft-RoCE, which executes READs in order, and again where a
+// response was lost. Tests there have loss, duplicates and reordering, and kill hosts, and
 // holders after each single request of each form. In a simulation READs do come late, and
 // WRITEs in parts. Histories of all forms together, with clients and agents that die, are
-// checked for linearizability there, on Soft-RoCE, and on simulated mlx5 devices, through
-// the unchanged libmlx5, whose READs come late and whose READs and WRITEs move by cache
-// lines. Nothing has run on RDMA hardware.
+// checked for linearizability there, on Soft-RoCE, and, through the unchanged libmlx5, on
+// simulated mlx5 devices, where READs come late, and READs and WRITEs move by cache lines.
+// Nothing has run on RDMA hardware.
 package lockoffload

@@ -14,15 +14,15 @@ import (
 func fenceQP(qp *verbs.QP) error {
 	err := qp.Quiesce()
 	if errors.Is(err, verbs.ErrClosed) {
-		return nil // its owner was faster
+		return nil // the program has closed it
 	}
 	return err
 }
 
-// finish ends sessions: it fences each, then recovers what all of them held in one
-// pass, then gives their places up. What fails is tried again by the watch, and so are
-// sessions whose lease runs, unless they are evicted; meanwhile the places, and what is
-// held, stay as they are.
+// finish ends sessions: it fences each, then recovers the locks of all in one pass,
+// then frees their places. The watch retries sessions for which that fails, and those with
+// a lease that still runs, unless they are evicted; meanwhile their places and locks stay
+// as they are.
 func (s *Server) finish(over []*Session) error {
 	s.ending.Lock()
 	defer s.ending.Unlock()
@@ -65,8 +65,8 @@ func (s *Server) finish(over []*Session) error {
 	return errors.Join(errs...)
 }
 
-// runOut returns those of sessions that are fenced whose lease, if they had it to the end,
-// has run out by now, or which are evicted. The caller holds ending.
+// runOut returns the fenced sessions that are evicted, or with a lease that must have run
+// out by now. ending must be held.
 func (s *Server) runOut(fenced []*Session) (over []*Session, err error) {
 	var open []*Session
 	for _, one := range fenced {
@@ -95,9 +95,9 @@ func (s *Server) runOut(fenced []*Session) (over []*Session, err error) {
 	return over, nil
 }
 
-// removed tells whether the target's device is gone, of which err may be the sign. Then
+// removed reports whether the target's device is gone, which err may indicate. Then
 // the kernel has destroyed the queue pairs by which clients reach the region, and there is
-// no way to the region either. The caller holds ending.
+// no way to the region either. ending must be held.
 func (s *Server) removed(err error) bool {
 	device := s.cfg.PD.Device()
 	if errors.Is(err, syscall.EIO) && !device.Removed() && s.loop != nil {
@@ -109,7 +109,7 @@ func (s *Server) removed(err error) bool {
 	return device.Removed()
 }
 
-// vacate gives up the place of a session that left nothing behind.
+// vacate frees the place of a session that has been recovered. ending must be held.
 func (s *Server) vacate(one *Session) error {
 	one.ended = true
 	err := one.dispose()
@@ -125,8 +125,8 @@ func (s *Server) vacate(one *Session) error {
 	return err
 }
 
-// drive runs a machine through the loopback, a new one if the last one failed. The
-// caller holds ending.
+// drive runs a machine through the loopback, a new one if the last one failed. ending
+// must be held.
 func (s *Server) drive(m machine.Machine) (err error) {
 	if s.shut {
 		return ErrClosed
@@ -147,7 +147,7 @@ func (s *Server) drive(m machine.Machine) (err error) {
 	return err
 }
 
-// noted keeps what is wrong now, and logs what changes.
+// noted records the watch's present error, or nil, for Err and logs changes of it.
 func (s *Server) noted(err error) {
 	s.mu.Lock()
 	before := s.trouble

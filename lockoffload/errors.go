@@ -17,8 +17,8 @@ var (
 	// or the lock word carried another tag when it was given back. Others may
 	// have accessed the records meanwhile.
 	ErrLost = machine.ErrLost
-	// ErrOutcomeUnknown says that WRITEs were posted and that no reply told
-	// what became of them: each record has its old or its new data.
+	// ErrOutcomeUnknown says that WRITEs were posted and that no reply came for
+	// them: each record has its old or its new data.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
 	// ErrBroken says that the connection failed. Without ErrOutcomeUnknown
 	// beside it, nothing was changed. See [Client.Reconnect].
@@ -37,8 +37,8 @@ var (
 	// it if the client has lost the agent, and looks for another one.
 	ErrNoAgent = errors.New("fair locks and chains need the target's agent")
 	// ErrRestarted says that the target is not the one that the client was made for: its
-	// memory has been laid out anew, so records, versions and locks of before are gone.
-	// What relies on them begins again with a new client.
+	// memory has been laid out anew, so earlier records, versions and locks are gone.
+	// A program that relies on them must begin again with a new client.
 	ErrRestarted = errors.New("the target was started anew")
 	// ErrStarting says that the target admits no clients yet, see ServerConfig.Grace. Dial
 	// and Redial wait for it.

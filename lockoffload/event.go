@@ -3,7 +3,7 @@ package lockoffload
 import "sync/atomic"
 
 // event happens once, and any number of goroutines may wait for it. A channel
-// is made only for those who must wait. The zero value has not happened.
+// is made only if one must wait. The zero value has not happened.
 type event struct{ ch atomic.Pointer[chan struct{}] }
 
 // past is the channel of what has happened already.
@@ -20,7 +20,7 @@ func (e *event) happen() {
 
 func (e *event) happened() bool { return e.ch.Load() == &past }
 
-// done is closed when it has happened.
+// done returns a channel that is closed when the event has happened.
 func (e *event) done() <-chan struct{} {
 	c := e.ch.Load()
 	if c == nil {

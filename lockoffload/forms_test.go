@@ -38,8 +38,8 @@ func (a *actor) next(old []byte) []byte {
 
 var addForms = []string{"update", "exclusive", "fair", "agent", "swap"}
 
-// add adds one to the counter of a slot and tells what became of it, and the
-// counter's value before.
+// add adds one to the counter of a slot and returns the outcome, and the counter's
+// value before.
 func (a *actor) add(ctx context.Context, form string, slot int) (outcome, uint64, error) {
 	switch form {
 	case "update":
@@ -56,7 +56,7 @@ func (a *actor) add(ctx context.Context, form string, slot int) (outcome, uint64
 	return nothing, 0, fmt.Errorf("no form %q", form)
 }
 
-// became is the outcome that an error tells of.
+// became returns the outcome for an error.
 func became(err error) outcome {
 	switch {
 	case err == nil:

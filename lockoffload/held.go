@@ -21,7 +21,7 @@ type Held struct {
 	// of a shared one in share.
 	j *job
 
-	busy   chan struct{} // full while somebody is at what is below, see enter
+	busy   chan struct{} // full while a call uses the fields below, see enter
 	body   []byte        // old's
 	old    memory.Current
 	loaded bool // old is what the slot has
@@ -30,7 +30,8 @@ type Held struct {
 	err    error
 }
 
-// hold has Close see a lock. One that comes when Close has looked is given up.
+// hold registers a lock for Close. A lock that comes after Close has collected them is
+// given up.
 func (c *Client) hold(h *Held, res Result) (*Held, Result, error) {
 	h.busy = make(chan struct{}, 1)
 	c.mu.Lock()
@@ -46,8 +47,8 @@ func (c *Client) hold(h *Held, res Result) (*Held, Result, error) {
 	return h, res, nil
 }
 
-// enter waits until nobody else is at the lock's data: calls follow each other, and one
-// that was given up may still have a WRITE under way. Who was let in leaves.
+// enter waits until no other call uses the lock's data: calls follow each other, and one
+// that was given up may still have a WRITE under way. The caller must call leave.
 func (h *Held) enter(ctx context.Context) error {
 	select {
 	case h.busy <- struct{}{}:
@@ -62,7 +63,7 @@ func (h *Held) enter(ctx context.Context) error {
 	}
 }
 
-// begin is enter for calls that do nothing under a context that has ended.
+// begin is enter for calls that must do nothing under a context that has ended.
 func (h *Held) begin(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -72,22 +73,22 @@ func (h *Held) begin(ctx context.Context) error {
 
 func (h *Held) leave() { <-h.busy }
 
-// Slot is the slot that is locked.
+// Slot returns the slot that is locked.
 func (h *Held) Slot() int { return h.g.Slot }
 
-// Token is the fencing token that [LockOptions.Token] asked for: higher than
-// that of all holders before. It is for things outside of the region, which
+// Token returns the fencing token that [LockOptions.Token] asked for: higher than
+// those of all earlier holders. It is for resources outside the region, which
 // refuse tokens lower than the highest that they have seen.
 func (h *Held) Token() uint64 { return h.g.Token }
 
-// Lost is closed when the lock can no longer be relied on, because the session
-// ended or its lease ran out: before others have the lock, unless the target evicts the
-// client ([Session.Evict]). The target keeps late WRITEs of a lost lock from being
-// executed before it gives the lock to others.
+// Lost returns a channel that is closed when the lock can no longer be relied on, because
+// the session ended or its lease ran out: before others have the lock, unless the target
+// evicts the client ([Session.Evict]). The target keeps late WRITEs of a lost lock from
+// being executed before it gives the lock to others.
 func (h *Held) Lost() <-chan struct{} { return h.s.lost }
 
 // Read reads a record under the lock, with what this holder has written. The first
-// Read or Write of a lock takes a round trip, later ones none: nobody else changes
+// Read or Write of a lock takes a round trip, later ones none: no other client changes
 // the slot meanwhile. A lock that the agent handed on has read a small slot already.
 func (h *Held) Read(ctx context.Context, record int, dst []byte) ([]byte, Result, error) {
 	if err := h.begin(ctx); err != nil {
@@ -130,12 +131,12 @@ func (h *Held) Write(ctx context.Context, record int, data []byte) (Result, erro
 	return res, nil
 }
 
-// next is where the copy to be written is made.
+// next returns the memory in which the next copy is made.
 func (h *Held) next() []byte {
 	return h.j.mr.Bytes()[h.c.l.WriteAt():][:h.c.l.CopyStride()]
 }
 
-// record is a record as the holder sees it.
+// record returns a record as the holder sees it.
 func (h *Held) record(ctx context.Context, n int) (memory.Content, error) {
 	if err := h.c.named(ctx, h.g.Slot); err != nil {
 		return memory.Content{}, err
@@ -171,7 +172,7 @@ func (h *Held) load(ctx context.Context) error {
 	return err
 }
 
-// keep copies what the slot has.
+// keep copies the slot's data.
 func (h *Held) keep(cur memory.Current) {
 	h.body = append(h.body[:0], cur.Body...)
 	h.old, h.loaded = cur, true
@@ -193,7 +194,8 @@ func (h *Held) Commit(ctx context.Context) error {
 	return nil
 }
 
-// commit leaves when nothing is under way any more.
+// commit writes the staged copy. It calls leave when nothing is under way any more,
+// perhaps after it has returned.
 func (h *Held) commit(ctx context.Context) error {
 	later := false
 	defer func() {
@@ -229,7 +231,7 @@ func (h *Held) commit(ctx context.Context) error {
 	return nil
 }
 
-// committed is called when what was staged has been written, or will not be.
+// committed makes the staged copy the current one after its WRITE, unless that failed.
 func (h *Held) committed(err error) {
 	if err != nil {
 		return
@@ -241,15 +243,15 @@ func (h *Held) committed(err error) {
 }
 
 // Unlock makes the changes, gives the lock back and waits for the reply. [ErrLost]
-// says that it was no longer ours: without [ErrOutcomeUnknown] nothing was changed.
-// Further calls answer the same. After an error of the context both are still under
+// says that the lock was no longer held: without [ErrOutcomeUnknown] nothing was changed.
+// Further calls return the same. After an error of the context both are still under
 // way, see [Client.Flush].
 func (h *Held) Unlock(ctx context.Context) error {
 	if err := h.enter(ctx); err != nil {
 		go func() { // behind what is under way
 			_ = h.enter(context.Background())
 			defer h.leave()
-			_, _ = h.unlock(context.Background()) // who calls again hears of it
+			_, _ = h.unlock(context.Background()) // a later Unlock returns its error
 		}()
 		return opError("unlock", h.g.Slot, err)
 	}
@@ -274,7 +276,8 @@ func (h *Held) unlock(ctx context.Context) (*Commit, error) {
 	return p, err
 }
 
-// endTurn has the agent call the next one: the unlock command has been posted.
+// endTurn has the agent give the next client its turn. Call it when the unlock command has
+// been posted.
 func (h *Held) endTurn() {
 	if h.turn != nil {
 		h.turn.end()
@@ -307,7 +310,7 @@ func (h *Held) release(ctx context.Context) (*Commit, error) {
 	return p, err
 }
 
-// abandon ends a lock whose client has closed: nothing is under way any more.
+// abandon ends a lock of a client that has closed: nothing is under way any more.
 func (h *Held) abandon() {
 	_ = h.enter(context.Background())
 	defer h.leave()

@@ -23,7 +23,7 @@ type Event struct {
 	Call, Return   time.Duration
 }
 
-// CheckEvents tells whether the records can have done what the history says,
+// CheckEvents returns an error unless the records can have done what the history says,
 // each operation at one moment between its call and its return.
 func CheckEvents(events []Event) error {
 	var ops []porcupine.Operation

@@ -63,7 +63,7 @@ type tally struct {
 
 func newTally() *tally { return &tally{done: map[bool]uint64{}, unknown: map[bool]uint64{}} }
 
-// add orders one addition and answers whether the host is there to do another.
+// add orders one addition and reports whether the host is there to do another.
 func (y *tally) add(w *worker, form string, slot int) bool {
 	began := time.Now()
 	a, err := w.do(order{Do: "add", Form: form, Slot: slot})
@@ -306,14 +306,14 @@ func TestOnHostsTargetIsKilled(t *testing.T) {
 			require.Zero(t, v)
 		}
 	}
-	// The old invite has an rkey that is no more. Whoever uses it is refused.
+	// The old invite has an rkey that no longer exists. A client with it is refused.
 	qp, cq, _ := e.place(t, ctx, host)
 	stale, err := lockoffload.NewClient(lockoffload.Config{PD: e.pd, QP: qp, CQ: cq, Invite: invite})
 	require.NoError(t, err)
 	_, _, err = stale.Lock(ctx, 1, lockoffload.LockOptions{})
 	require.True(t, anyOf(err, lockoffload.ErrBroken, lockoffload.ErrLost), "%v", err)
 	require.NoError(t, stale.Close())
-	// So is who held a lock, and unlocks it now.
+	// So is a client that held a lock, and unlocks it now.
 	other, _, err := actors[1].c.Lock(ctx, 1, lockoffload.LockOptions{Tries: 1})
 	require.NoError(t, err)
 	_, err = held.Write(ctx, 0, []byte("late"))

@@ -102,7 +102,7 @@ func (g *target) serve(conn net.Conn) {
 	if err != nil {
 		w.Err = err.Error()
 	}
-	_ = json.NewEncoder(conn).Encode(w) // who asked may be gone
+	_ = json.NewEncoder(conn).Encode(w) // the peer may be gone
 }
 
 func (g *target) welcome(h hello) (w welcome, err error) {

@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Invite is what a client gets from the target when it is admitted: who it is,
-// where the region is, how long its lease is. It travels with the exchange of
+// Invite is what a client gets from the target when it is admitted: its identity,
+// the address of the region, the length of its lease. It travels with the exchange of
 // endpoints, see [Session.Endpoint], and is as confidential as the rkey in it.
 type Invite struct {
 	Owner  uint16 // 1 to Layout.Clients
@@ -22,8 +22,8 @@ type Invite struct {
 	Incarnation uint64
 }
 
-// target is what a client relies on as long as it lives: reconnected to another one, it
-// would take versions and locks of before for those of that one.
+// target identifies the target of a client, which must stay the same as long as the client
+// lives: versions and locks of one target mean nothing at another.
 type target struct {
 	layout      Layout
 	incarnation uint64
@@ -75,7 +75,7 @@ func (in Invite) AppendBinary(b []byte) ([]byte, error) {
 	return append(b, 0, 0, 0, 0), nil
 }
 
-// MarshalBinary is [Invite.AppendBinary] into new memory.
+// MarshalBinary returns the invite's encoding.
 func (in Invite) MarshalBinary() ([]byte, error) { return in.AppendBinary(nil) }
 
 // UnmarshalBinary decodes what AppendBinary made; anything else is refused

@@ -8,9 +8,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// job is a machine on its way through the client, with what it needs: memory,
-// a list, a flight. It goes back to the client, for the next machine, when
-// nobody holds it: neither the call that started it nor what it left under way.
+// job drives a machine for a client, with the resources for it: memory, a list, a
+// flight. It returns to the client's idle jobs, for the next machine, when neither the
+// call that started it holds it nor requests that it left under way.
 type job struct {
 	c    *Client
 	s    *session
@@ -23,9 +23,9 @@ type job struct {
 	holders atomic.Int32
 	mr      *verbs.MR
 	ops     []machine.Op
-	flight  flight // of all lists but the last one, awaited by who drives the job
+	flight  flight // of all lists but the last one, awaited by the call that drives the job
 
-	// What reads and chains are made of, which are to allocate nothing.
+	// Scratch of reads and chains, so that they allocate nothing.
 	reader   machine.Reader
 	writer   machine.Chain
 	accesses []machine.Access
@@ -37,8 +37,8 @@ type job struct {
 	changeOne, changeChain func([]machine.Access) error
 }
 
-// start gives a machine its memory. The call that starts it must run it. The call may
-// have waited since it looked whether the client is open.
+// start returns a job for a machine, which the caller must run. It checks again whether
+// the client is open: the caller may have waited since it did.
 func (c *Client) start(m machine.Machine, slot int) (*job, error) {
 	c.mu.Lock()
 	if c.freed {
@@ -56,8 +56,8 @@ func (c *Client) start(m machine.Machine, slot int) (*job, error) {
 	return j, nil
 }
 
-// begin checks what a call names and answers a job of the present session. The
-// call prepares and drives it, and drops it.
+// begin checks the context and the slot of a call and returns a job of the present
+// session, which the caller must prepare, drive and drop.
 func (c *Client) begin(ctx context.Context, slot int) (*job, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -78,8 +78,8 @@ func (c *Client) begin(ctx context.Context, slot int) (*job, error) {
 	return j, nil
 }
 
-// idle takes a job out of those that have nothing to do, or answers nil. The
-// caller holds mu.
+// idle takes a job from the idle ones, and returns nil if there is none. mu must be
+// held.
 func (c *Client) idle() *job {
 	last := len(c.jobs) - 1
 	if last < 0 {
@@ -91,7 +91,7 @@ func (c *Client) idle() *job {
 	return j
 }
 
-// orNew answers the job, or makes one where there is none. The caller has counted it.
+// orNew returns j, or a new job if j is nil. The caller must have counted it as busy.
 func (c *Client) orNew(j *job) (*job, error) {
 	if j != nil {
 		return j, nil
@@ -110,14 +110,15 @@ func (c *Client) orNew(j *job) (*job, error) {
 	return j, nil
 }
 
-// prepare gives the machine memory and list.
+// prepare gives the machine the job's memory and list.
 func (j *job) prepare(m machine.Machine, slot int) {
 	j.m, j.slot, j.missed = m, slot, 0
 	w := m.Base()
 	w.L, w.Mem, w.Ops = j.c.l, j.mr.Bytes(), j.ops
 }
 
-// finish is called when nothing of the machine is under way any more.
+// finish counts the machine's events and calls after. Call it when no request of the
+// machine is under way any more.
 func (j *job) finish() {
 	w := j.m.Base()
 	j.c.count(j.slot, Counts(w.Count))
@@ -127,7 +128,7 @@ func (j *job) finish() {
 	}
 }
 
-// drop ends the hold of a call, or of what is under way.
+// drop ends the hold of a call, or of requests under way, on the job.
 func (j *job) drop() {
 	if j.holders.Add(-1) > 0 {
 		return
@@ -149,7 +150,7 @@ func (j *job) drop() {
 	}
 }
 
-// noLongerBusy is called under mu.
+// noLongerBusy counts one busy job less. mu must be held.
 func (c *Client) noLongerBusy() {
 	if c.busy--; c.busy == 0 && c.idled != nil {
 		close(c.idled)

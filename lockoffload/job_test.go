@@ -7,7 +7,7 @@ import (
 )
 
 // A call that waited, for a share or for its turn at a swap, while the client was closed
-// takes no memory any more: nobody would free it before Close has answered.
+// takes no memory any more: it would not be freed before Close returns.
 func TestNoJobOfAClosedClient(t *testing.T) {
 	c := &Client{}
 	require.NoError(t, c.free())

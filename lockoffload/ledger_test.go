@@ -25,17 +25,17 @@ type counter struct {
 	swap bool
 }
 
-// formTally counts what became of operations of one form.
+// formTally counts the outcomes of operations of one form.
 type formTally struct{ made, unknown, failed int }
 
-// found tells how many increments found a value, by their outcome.
+// found counts the increments that found a value, by their outcome.
 type found struct{ changed, unknown uint32 }
 
 func newLedger(total int) *ledger {
 	return &ledger{left: total, forms: map[string]formTally{}, found: map[counter][]found{}}
 }
 
-// next tells whether to make another one.
+// next reports whether to make another increment.
 func (l *ledger) next() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,9 +85,9 @@ func (l *ledger) failed(form string) {
 	l.forms[form] = tally
 }
 
-// check tells whether a counter can have come to n by what was noted: each value
-// below was found by one increment that was made, or by one of unknown outcome,
-// and no other.
+// check returns an error unless the noted increments can have brought a counter to n: each
+// value below was found by one increment that was made, or by one of unknown outcome, and
+// no other.
 func (l *ledger) check(c counter, n uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

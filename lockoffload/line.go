@@ -20,16 +20,16 @@ type line struct {
 	remote verbs.Region
 
 	// mark is put where the last bytes of a READ's or an atomic's result belong.
-	// A completion must not leave it there. Soft-RoCE's can: a WRITE that comes
+	// A completion must not leave it there. Soft-RoCE's can: a WRITE that arrives
 	// twice, which happens where packets get lost, is acknowledged up to the
-	// last request that was executed, and the sender takes that for the reply to
+	// last request that was executed, and the sender takes that for the response to
 	// a READ or an atomic behind the WRITE. The specification has the sender take it for
 	// an implied NAK and ask again.
 	mark uint64
 
 	mu      sync.Mutex
 	broken  error
-	onBreak func() // called once, before anybody is told
+	onBreak func() // called once, before any call returns the error
 }
 
 // leastWRs is room for the longest list.
@@ -49,17 +49,17 @@ func newLine(qp *verbs.QP, cq *verbs.CQ, remote verbs.Region, onBreak func()) (*
 	return &line{r: r, qp: qp, remote: remote, mark: rand.Uint64(), onBreak: onBreak}, nil
 }
 
-// flight is a list under way. When it is over it may be used again, by whoever
-// is the only one to await it.
+// flight is a list under way. When it is over it may be used again, if only one
+// goroutine awaits it.
 type flight struct {
 	call verbs.Call
 	line *line
 	list []machine.Op
 	mem  []byte
-	then ender // told of the end before those who wait, if set
+	then ender // called at the end, before await returns, if set
 }
 
-// ender is told by whoever polls, and must not wait.
+// ender is called at the end of a flight by the goroutine that polls. It must not wait.
 type ender interface{ ended(err error) }
 
 // issue posts a list that uses the memory, see post.
@@ -71,12 +71,12 @@ func (l *line) issue(ctx context.Context, ops []machine.Op, mr *verbs.MR) (*flig
 	return f, nil
 }
 
-// post posts the list of a flight, which uses the memory. With luck the flight is
-// over when it returns. An error says that nothing was posted and nothing will be:
+// post posts the list of a flight, which uses the memory. The flight may be over when
+// it returns. An error says that nothing was posted and nothing will be:
 // the line is broken, also by a context that ends before there is room in the queue.
-// So whoever gives up knows what was executed. The heartbeat of a session waits no
-// longer than its lease, or nobody would end what nothing comes through. The memory is
-// the device's until the flight is over.
+// So a caller that gives up knows what was executed. The heartbeat of a session waits no
+// longer than its lease: otherwise a connection on which nothing completes would never
+// end. The memory is the device's until the flight is over.
 func (l *line) post(ctx context.Context, f *flight, mr *verbs.MR) error {
 	err := l.postWithin(ctx, f, mr)
 	if err == nil || errors.Is(err, ErrBroken) {
@@ -85,8 +85,8 @@ func (l *line) post(ctx context.Context, f *flight, mr *verbs.MR) error {
 	return l.failAndFlush(err)
 }
 
-// postWithin is post, but leaves the line alone when the context ends before there is
-// room in the queue. It answers the context's error then: nothing was posted.
+// postWithin is post, but does not break the line when the context ends before there is
+// room in the queue. It returns the context's error then: nothing was posted.
 func (l *line) postWithin(ctx context.Context, f *flight, mr *verbs.MR) error {
 	f.line, f.mem, f.call.Then = l, mr.Bytes(), f
 	err := l.r.Go(ctx, &f.call, func(to *verbs.List) { l.fill(to, f, mr) })
@@ -101,8 +101,8 @@ func (l *line) postWithin(ctx context.Context, f *flight, mr *verbs.MR) error {
 	return l.fail(err)
 }
 
-// failAndFlush is fail for a queue pair that may still stand: nobody is to think so. What is
-// flushed then is not the cause, which comes first.
+// failAndFlush fails the line and moves the queue pair, which may still work, to ERROR. It
+// records err first, so that flushed requests are not taken for the cause.
 func (l *line) failAndFlush(err error) error {
 	err = l.fail(err)
 	_ = l.qp.ToError()
@@ -130,10 +130,10 @@ func (l *line) fill(to *verbs.List, f *flight, mr *verbs.MR) {
 	}
 }
 
-// await waits until a flight is over and answers its error, or the context's.
+// await waits until a flight is over and returns its error, or the context's.
 func (l *line) await(ctx context.Context, f *flight) error { return f.call.Wait(ctx) }
 
-// Ended is [verbs.Ender]'s. A list without its results breaks the line.
+// Ended implements [verbs.Ender]. A list without its results breaks the line.
 func (f *flight) Ended(err error) error {
 	if err == nil && !f.delivered() {
 		err = errUndelivered
@@ -158,8 +158,8 @@ func (f *flight) delivered() bool {
 
 var errUndelivered = errors.New("the device completed a request without its result")
 
-// fail ends the line, unless that has happened, and answers why it has. A queue
-// pair is dead after one failed request: what else is under way fails by itself.
+// fail ends the line, unless it has ended, and returns the error that ended it. A queue
+// pair is dead after one failed request: other requests under way fail by themselves.
 func (l *line) fail(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -176,8 +176,7 @@ func (l *line) fault() error {
 	return l.broken
 }
 
-// close ends what is under way; afterwards the device touches none of the
-// memory.
+// close ends all flights; afterwards the device touches none of their memory.
 func (l *line) close() error {
 	_ = l.fail(ErrClosed)
 	return l.r.Close()

@@ -16,8 +16,8 @@ import (
 // ListenConfig describes a target that serves itself. Layout and Key must be set.
 type ListenConfig struct {
 	Layout Layout
-	// Key is shared with the clients, at least 16 bytes. Who does not have it
-	// changes nothing. It keeps nothing secret: on a network where others listen,
+	// Key is shared with the clients, at least 16 bytes. Without it a client can
+	// change nothing. It keeps nothing secret: on a network where others listen,
 	// give [NewListener] a listener that encrypts, and mind that RDMA does not.
 	Key     []byte
 	Lease   time.Duration // as in [ServerConfig]
@@ -34,7 +34,7 @@ type ListenConfig struct {
 // leastKey is the length of the shortest key, in bytes.
 const leastKey = 16
 
-// mostDialed is how many chains fit into the queue pairs of clients that dial.
+// mostDialed is the number of chains that fit into the queue pairs of clients that dial.
 const mostDialed = 32
 
 // Listener is a target: a region, its server and its agent, and an address at which
@@ -77,8 +77,8 @@ func Listen(pd *verbs.PD, address string, cfg ListenConfig) (*Listener, error) {
 	return l, nil
 }
 
-// NewListener is Listen with connections from elsewhere: over TLS, for instance. tcp
-// is the Listener's from then on, unless there is an error.
+// NewListener is Listen with connections from tcp, which may be TLS, for instance. Unless
+// it returns an error, the Listener closes tcp.
 func NewListener(pd *verbs.PD, tcp net.Listener, cfg ListenConfig) (l *Listener, err error) {
 	if pd == nil || tcp == nil || len(cfg.Key) < leastKey {
 		return nil, fmt.Errorf("lockoffload: listen: a PD, and a key of %d bytes at least, are needed: %w", leastKey, ErrConfig)
@@ -131,7 +131,7 @@ func (l *Listener) newAgent() (*Agent, error) {
 	return NewAgent(cfg)
 }
 
-// Addr is where clients find the target.
+// Addr returns the address at which clients find the target.
 func (l *Listener) Addr() net.Addr { return l.tcp.Addr() }
 
 // Stats returns the counts of the server.
@@ -147,7 +147,7 @@ func (l *Listener) AgentStats() AgentStats {
 	return l.agent.Stats()
 }
 
-// Err tells what is wrong with the target now: nobody is admitted any more, the agent
+// Err returns what is wrong with the target now: connections cannot be accepted, the agent
 // failed and there is no other one yet, or [Server.Err].
 func (l *Listener) Err() error {
 	l.mu.Lock()
@@ -155,8 +155,8 @@ func (l *Listener) Err() error {
 	return errors.Join(l.failed, l.lame, l.srv.Err())
 }
 
-// Close ends all sessions and frees the region. It may be called again: whoever comes
-// second waits for the first and gets the same answer.
+// Close ends all sessions and frees the region. It may be called again: a second call
+// waits for the first and returns the same error.
 func (l *Listener) Close() error {
 	l.closing.Do(func() { l.ended = l.close() })
 	return l.ended
@@ -226,7 +226,7 @@ func (l *Listener) Local(retry Retry) (*Client, error) {
 	return newDialed(l.over, l.pd, join, helper, retry, l.cfg.Logger)
 }
 
-// inside dials from the target's own process.
+// inside returns a dialer for the target's own process.
 func (l *Listener) inside() *dialer {
 	dial := func(context.Context, string, string) (net.Conn, error) {
 		l.mu.Lock()

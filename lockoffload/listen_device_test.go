@@ -219,7 +219,7 @@ func TestDialedPlacesAreGivenBack(t *testing.T) {
 	require.Zero(t, lis.Stats().Expired)
 }
 
-// Without the key nothing is changed, and those who say nothing keep nobody waiting.
+// Without the key nothing is changed, and silent connections do not delay others.
 func TestStrangers(t *testing.T) {
 	ctx := within(t, stuck)
 	lis, dial := listen(t, lockoffload.Layout{Slots: 1, Size: 8, Clients: 2}, long)

@@ -19,14 +19,14 @@ const (
 	// no way from shared to exclusive: a holder that tries waits for itself. With
 	// more than 512 clients those beyond keep each other out, see [Layout].
 	Shared
-	// Fair is exclusive, and those who wait are served in the order in which
+	// Fair is exclusive, and waiting clients are served in the order in which
 	// they came. It costs one round trip more than Exclusive. The target's agent hands
-	// the lock from one to the next ([Dial], [Client.UseAgent]); without an agent a fair
-	// lock is [ErrNoAgent]. Exclusive knows nothing of its order.
+	// the lock from one to the next ([Dial], [Client.UseAgent]); without an agent Lock
+	// returns [ErrNoAgent]. Exclusive locks do not respect this order.
 	Fair
 )
 
-// LockOptions say which lock to take, and how.
+// LockOptions describe the lock to take, and the tries for it.
 type LockOptions struct {
 	Mode  Mode
 	Token bool // draw a fencing token; not for Shared
@@ -34,8 +34,8 @@ type LockOptions struct {
 }
 
 // Lock takes the lock of a slot: it issues lock commands as [Config.Retry] says, unless o
-// says otherwise, until the lock is ours or the context ends. A lock held by others at
-// each try is [ErrNotAcquired].
+// says otherwise, until the client has the lock or the context ends. If others hold the
+// lock at each try it returns [ErrNotAcquired].
 func (c *Client) Lock(ctx context.Context, slot int, o LockOptions) (*Held, Result, error) {
 	h, res, err := c.acquire(ctx, slot, o)
 	if err != nil {
@@ -45,16 +45,16 @@ func (c *Client) Lock(ctx context.Context, slot int, o LockOptions) (*Held, Resu
 }
 
 // LockAll takes the exclusive locks of several slots, in ascending order whatever order
-// they are named in, so that clients which all use it cannot wait for each
-// other in a circle. A slot named twice is locked once. When one lock cannot be
-// had, those already taken are released, in the background when the context has ended.
+// they are named in, so that clients which all use it cannot deadlock. A slot named
+// twice is locked once. When one lock cannot be acquired, those already taken are
+// released, in the background when the context has ended.
 // The locks are returned in ascending order of their slots.
 //
 // Slots are written one by one, by Unlock or [Held.Commit]. Clients that have the locks of
-// the same slots see all of what was changed under them or nothing, as long as the client
-// lives that changed it. Records that must never part belong into one slot.
+// the same slots see all of a change under them or nothing, unless the client that made it
+// died in the middle. Records that must always change together belong in one slot.
 //
-// A holder that calls Lock or LockAll again gives the promise of the order up.
+// A holder that calls Lock or LockAll again can deadlock.
 func (c *Client) LockAll(ctx context.Context, slots ...int) ([]*Held, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, opErrorf("lock", err)

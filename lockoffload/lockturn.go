@@ -27,8 +27,8 @@ func (c *Client) fairAgent() (*Caller, error) {
 	return nil, ErrNoAgent
 }
 
-// acquireTurn takes a lock when the agent says that it is this client's turn. The agent
-// has reserved the lock word then, for nobody else; a client that is too slow asks again.
+// acquireTurn takes a lock when the agent gives this client its turn. The agent has then
+// reserved the lock word for this client alone; a client that is too slow asks again.
 func (c *Client) acquireTurn(ctx context.Context, s *session, slot, tries int, token bool) (*Held, Result, error) {
 	res := Result{Form: FormTwoStep}
 	agent, err := c.fairAgent()
@@ -62,7 +62,7 @@ func (c *Client) acquireTurn(ctx context.Context, s *session, slot, tries int, t
 		if err == nil {
 			h := &Held{c: c, s: s, g: m.Grant, j: j, turn: t}
 			if m.Data {
-				if cur, err := m.Decode(); err == nil { // else who reads hears of it
+				if cur, err := m.Decode(); err == nil { // else Read returns the error
 					h.keep(cur)
 				}
 			}

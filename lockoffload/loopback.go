@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// loopback is the target's own way to its region: through the device, like
-// everybody else. One machine uses it at a time.
+// loopback is the target's own path to its region: through the device, as for
+// clients. One machine uses it at a time.
 type loopback struct {
 	region *Region
 	cq     *verbs.CQ
@@ -20,7 +20,7 @@ type loopback struct {
 	pause  time.Duration // of machines that sleep
 }
 
-// newLoopback makes one for the region of clients with a lease; 0: nobody knows which.
+// newLoopback makes a loopback for a region of clients with a lease; 0: it is not known.
 func newLoopback(pd *verbs.PD, gid verbs.GIDEntry, r *Region, lease time.Duration) (lb *loopback, err error) {
 	lb = &loopback{region: r, pause: 2 * machine.ReadTime(lease)}
 	defer func() {
@@ -66,11 +66,11 @@ func (lb *loopback) close() error {
 	return errors.Join(errs...)
 }
 
-// loopbackPatience is after what time a request to the own device is taken for one
+// loopbackPatience is the time after which a machine on the own device is taken for one
 // that will not end.
 const loopbackPatience = 10 * time.Second
 
-// drive runs a machine of the target. After an error the loopback is of no more use.
+// drive runs a machine of the target. After an error the loopback cannot be used again.
 func (lb *loopback) drive(m machine.Machine) error {
 	ctx, cancel := context.WithTimeout(context.Background(), loopbackPatience)
 	defer cancel()
@@ -95,9 +95,9 @@ func (lb *loopback) drive(m machine.Machine) error {
 	}
 }
 
-// recoverAgent gives back the locks that an agent before this one left, which failed in
-// the middle, and answers how many. Nothing of it is under way any more: its queue pair
-// is gone.
+// recoverAgent gives back the locks that an earlier agent, which failed, left behind, and
+// returns their number. No request of that agent is under way any more: its queue pair is
+// gone.
 func recoverAgent(pd *verbs.PD, gid verbs.GIDEntry, r *Region) (int, error) {
 	lb, err := newLoopback(pd, gid, r, 0)
 	if err != nil {

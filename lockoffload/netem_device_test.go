@@ -29,7 +29,7 @@ type recorder struct {
 	mu     sync.Mutex
 	events []lockoffload.Event
 	count  map[string]int
-	failed map[string]int // nothing was changed, or nobody knows
+	failed map[string]int // nothing was changed, or it is not known
 }
 
 func newRecorder() *recorder {
@@ -159,7 +159,7 @@ func TestHistoriesOnABadWire(t *testing.T) {
 			}
 		})
 	}
-	// showed tells whether all came up that is asked for below.
+	// showed reports whether all events have occurred that are required below.
 	showed := func() bool {
 		mu.Lock()
 		defer mu.Unlock()
@@ -236,7 +236,7 @@ func TestHistoryShowsBlindWrites(t *testing.T) {
 
 // A WRITE is on the wire when its client's lease runs out, and arrives when
 // another client has the lock and has written. It is not executed. One that
-// nobody fenced, posted behind it, is.
+// is not fenced, posted behind it, is.
 func TestWriteThatArrivesLate(t *testing.T) {
 	ctx := within(t, stuck)
 	lease, late := short, 12*time.Second

@@ -9,7 +9,7 @@ import (
 // places to different clients, two agents would unlock each other's locks.
 var owners struct {
 	sync.Mutex
-	of map[*byte]map[string]bool // what serves a memory, by its first byte
+	of map[*byte]map[string]bool // the roles taken, by the first byte of the memory
 }
 
 // claim makes the caller the only one in a role, until release is called.
@@ -37,7 +37,7 @@ func claim(mem []byte, role string) (release func(), err error) {
 	}), nil
 }
 
-// owned tells whether anything serves a memory.
+// owned reports whether a server or an agent serves a memory.
 func owned(mem []byte) bool {
 	owners.Lock()
 	defer owners.Unlock()

@@ -36,7 +36,7 @@ func ends(t *testing.T, f func()) {
 	}
 }
 
-// What another try cannot mend is answered at once.
+// An error that another try cannot mend is returned at once.
 func TestRedialGivesUp(t *testing.T) {
 	for _, final := range []error{ErrKey, ErrConfig, ErrClosed, ErrRestarted} {
 		c, tries := joining(fmt.Errorf("at the target: %w", final))
@@ -65,7 +65,7 @@ func TestRedialPauses(t *testing.T) {
 	})
 }
 
-// A client that is closed stops looking for its target, whoever waits for that.
+// A client that is closed stops looking for its target, even if a call waits for that.
 func TestRedialEndsWithItsClient(t *testing.T) {
 	c, tries := joining(ErrRefused)
 	over := make(chan error, 2)
@@ -175,7 +175,7 @@ func TestClosedClientTakesNothing(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
-// Close waits for those who are busy, and no longer.
+// Close waits for busy jobs, and no longer.
 func TestFreeWaitsForTheBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(Config{}, memory.Layout{}, nil)

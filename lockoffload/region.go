@@ -17,16 +17,16 @@ type Region struct {
 
 	incarnation uint64
 	opens       time.Time // when clients are admitted, known to its first server
-	relied      time.Time // until when clients of servers before may rely on locks
+	relied      time.Time // until when clients of earlier servers may rely on locks
 }
 
 // NewRegion lays out the start of mr, which needs remote READ, WRITE and atomic
-// access, and must not have [verbs.RelaxedOrder]: all locks free, all records empty. It writes with the
-// CPU, so no peer may know the memory yet; afterwards the program must change
-// it by RDMA only. The memory stays the caller's to close.
+// access, and must not have [verbs.RelaxedOrder]: all locks free, all records empty.
+// It writes with the CPU, so no peer may know the memory yet; afterwards the program
+// must change it by RDMA only. The caller must close mr, after the server and the agent.
 //
 // Versions and fencing tokens begin at the microseconds since 1970. So they are higher
-// than those of all regions before, also before the program was started anew, if the
+// than those of all earlier regions, also before the program was started anew, if the
 // clock has not been set back by more than the pause between the two, and no slot has
 // changed more than a million times a second on average.
 func NewRegion(mr *verbs.MR, l Layout) (*Region, error) {
@@ -60,7 +60,7 @@ func (r *Region) opensAfter(pause time.Duration) time.Time {
 	return r.opens
 }
 
-// awaitLeases waits until no client of a server before relies on a lock.
+// awaitLeases waits until no client of an earlier server relies on a lock.
 func (r *Region) awaitLeases() { time.Sleep(time.Until(r.relied)) }
 
 func later(a, b time.Time) time.Time {
@@ -70,5 +70,5 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// Remote is what peers need to reach the region.
+// Remote returns the address and the rkey with which peers reach the region.
 func (r *Region) Remote() verbs.Region { return r.mr.Region() }

@@ -8,8 +8,8 @@ import (
 // Retry says how often a lock command that found the lock held is issued
 // again. The zero value tries until the context ends.
 //
-// The first pause of a call is about as long as the client's requests took of late, which
-// tells how far away the target is, and how busy. Each further one is twice as long.
+// The first pause of a call is about as long as the client's requests took of late, a
+// measure of the target's distance and load. Each further one is twice as long.
 type Retry struct {
 	Tries int           // at most so many; 0: no limit
 	Min   time.Duration // shortest pause; 0: 20 us
@@ -27,8 +27,8 @@ func (r Retry) withDefaults() Retry {
 	return r
 }
 
-// pause is the one behind a try that failed, after so many others. Holders need a round
-// trip or two, and more where many want the target.
+// pause returns the pause after a try that failed, with failed failures before it. Holders
+// need a round trip or two, and more where many use the target.
 func (r Retry) pause(roundTrip time.Duration, failed int) time.Duration {
 	p := max(roundTrip, r.Min)
 	for ; failed > 0 && p < r.Max; failed-- {
@@ -37,8 +37,8 @@ func (r Retry) pause(roundTrip time.Duration, failed int) time.Duration {
 	return min(p, r.Max)
 }
 
-// pace is how long lists of requests take, from posting to the last reply: of the last
-// ones on average. What goroutines note at the same time may be lost.
+// pace is the moving average of the time that lists of requests take, from posting to the
+// last reply. Of values that goroutines note at the same time some may be lost.
 type pace struct{ took atomic.Int64 }
 
 func (p *pace) note(d time.Duration) {

@@ -45,7 +45,7 @@ func newPausing() (*job, *machine.Acquire) {
 	return j, m
 }
 
-// Each call begins anew. Whoever has the lock and waits for readers looks often.
+// Each call begins anew. A client that has the lock and waits for readers looks often.
 func TestPausesOfACall(t *testing.T) {
 	j, m := newPausing()
 	for range 2 {
@@ -60,7 +60,7 @@ func TestPausesOfACall(t *testing.T) {
 	}
 }
 
-// Who waits for a lock that the agent hands on looks at it while it is let go.
+// A client that waits for a lock that the agent hands on looks at it while it is let go.
 func TestPausesFindTheGap(t *testing.T) {
 	j, m := newPausing()
 	for range 20 {

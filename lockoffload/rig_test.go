@@ -172,10 +172,10 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// readIn repeats a read until it is answered in the form that it has where no READ is held
-// up. A client repeats a READ that was late, under the lock in the end: only a machine that
-// is slow at the moment excuses that, and that somebody else has the lock. It answers how
-// often it was excused.
+// readIn repeats a read until it is carried out in the form that it has where no READ is
+// held up. A client repeats a READ that was late, under the lock in the end: only a machine
+// that is slow at the moment excuses that, and another holder of the lock. readIn returns
+// how often the read was excused.
 func readIn(t *testing.T, ctx context.Context, form lockoffload.Form, read func(context.Context) (lockoffload.Result, error)) (excused int) {
 	t.Helper()
 	for ; ; excused++ {

@@ -30,8 +30,8 @@ func TestRoomHeedsTheContext(t *testing.T) {
 	for _, dev := range []string{"h0", "h1"} {
 		require.NoError(t, lab.Impair(dev, lab.Impairment{Loss: 1}))
 	}
-	// First the way of the responses: Soft-RoCE takes a request that was executed, and
-	// whose response was lost, for answered when a NAK of a later one comes.
+	// First the way of the responses: Soft-RoCE takes a request that was executed, but with
+	// a lost response, for acknowledged when a NAK of a later one comes.
 	well := func() error {
 		for _, dev := range []string{"h1", "h0"} {
 			if err := lab.Clear(dev); err != nil {

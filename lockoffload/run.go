@@ -10,17 +10,16 @@ import (
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 )
 
-// run drives the machine to its end, which may look at the machine afterwards:
-// it is not the job's own.
+// run drives the machine to its end and drops the job. The caller may read the machine
+// afterwards if it is not the job's own.
 func (j *job) run(ctx context.Context, s *session) (*Commit, error) {
 	defer j.drop()
 	j.s = s
 	return j.drive(ctx)
 }
 
-// drive drives the machine to its end. What it posts last is not waited for.
-// The context ends waits, for room in the queue too, and pauses; a list may be over
-// without any.
+// drive drives the machine to its end, without waiting for its last list. The context
+// ends waits, also for room in the queue, and pauses; a list may be over without a wait.
 func (j *job) drive(ctx context.Context) (*Commit, error) {
 	running := true
 	defer func() {
@@ -69,8 +68,8 @@ func (j *job) drive(ctx context.Context) (*Commit, error) {
 	}
 }
 
-// post posts a list that is waited for, or answers the context's error when that ends
-// before there is room for it. The session's end ends the wait too.
+// post posts the machine's list for a caller that will wait for it. It returns the
+// context's error when that ends before there is room. The session's end ends the wait too.
 func (j *job) post(ctx context.Context) (*flight, error) {
 	j.flight.list = j.m.Base().Ops
 	if err := j.s.line.postWithin(ctx, &j.flight, j.mr); err != nil {
@@ -79,9 +78,9 @@ func (j *job) post(ctx context.Context) (*flight, error) {
 	return &j.flight, nil
 }
 
-// noRoom ends a machine whose list could not be posted in time. If it was the first one
-// there is nothing to be undone. Else the machine knows what to undo when it has the
-// results, so the list is posted all the same, in the background.
+// noRoom ends a machine after its list could not be posted in time. If it was the first one
+// there is nothing to be undone. Else the machine needs the results to undo its effects,
+// so the list is posted all the same, in the background.
 func (j *job) noRoom(begun bool) {
 	if begun {
 		j.giveUp(nil, true)
@@ -113,11 +112,11 @@ func (j *job) postLast(ctx context.Context) (*Commit, error) {
 	return p, nil
 }
 
-// giveUp lets the machine undo what it did, in the background: first the list
+// giveUp has the machine undo its effects, in the background: first the list
 // under way must end, or be posted.
 func (j *job) giveUp(f *flight, unposted bool) {
 	p := j.c.newCommit(j.s, j.slot)
-	p.asked.Store(true) // of no interest to anybody but Flush
+	p.asked.Store(true) // Flush alone returns its error, without a log entry
 	j.holders.Add(1)
 	go func() {
 		var err error
@@ -164,7 +163,7 @@ func (j *job) undo(f *flight) error {
 }
 
 // execute posts the only list of a machine that leaves nothing to be undone, and waits for
-// it: what the job is to do next may begin then. It tells whether the list was posted,
+// it: then the job may do something else. It reports whether the list was posted,
 // which a context that ends before there is room for it prevents. If the context ends
 // while it is under way, which is then the only error that is not [ErrBroken], ended is
 // called when it is over.
@@ -190,7 +189,8 @@ func (j *job) execute(ctx context.Context, ended func(error)) (posted bool, err 
 	return true, err
 }
 
-// pause is how long the next one is, give or take a half.
+// pause returns the length of the next pause, to which sleep adds a jitter of half of it
+// either way.
 func (j *job) pause() time.Duration {
 	w := j.m.Base()
 	if !w.Missed { // the lock is this client's, and others are about to leave

@@ -22,14 +22,14 @@ type ServerConfig struct {
 	Region *Region        // its memory is registered in PD
 	GID    verbs.GIDEntry // local address; the zero value means what an empty query finds
 	// Lease is how long a client may be silent and still rely on its locks; 0
-	// means 1 s. What a dead client held is free again at most three leases
+	// means 1 s. Locks of a dead client are free again at most three leases
 	// after its last heartbeat.
 	Lease time.Duration
 	// Grace is how long no client is admitted after the region's first server was made: clients
 	// of a target before it, at which they held locks, may rely on them for a lease after
 	// it has ended. 0 means one and a half leases; set it if the leases were longer then.
-	// Negative is none: for programs in which no such lock can be held, or whose locks
-	// protect nothing but the region.
+	// Negative means no grace: for programs in which no such lock can be held, or with
+	// locks that protect nothing but the region.
 	Grace   time.Duration
 	Connect verbs.ConnectConfig // of the queue pairs to clients
 	Logger  *slog.Logger        // nil is silent
@@ -45,7 +45,7 @@ type Server struct {
 
 	opens time.Time // no client is admitted before
 
-	// Held by who admits or ends sessions, before mu.
+	// Held while sessions are admitted or ended; taken before mu.
 	ending sync.Mutex
 	loop   *loopback // nil after a failure, until it is needed again
 	shut   bool      // it is not made again
@@ -69,14 +69,14 @@ type Server struct {
 type ServerStats struct {
 	Admitted  uint64 // sessions
 	Ended     uint64 // sessions that said goodbye or were closed here
-	Expired   uint64 // sessions whose lease ran out
+	Expired   uint64 // sessions with a lease that ran out
 	Recovered uint64 // locks and readers that were taken back
 }
 
-// NewServer starts to watch a region, which has no other server. What sessions of a server
-// before this one left, which could not take it back, it gives back first. Close it before
-// the region's memory. It waits until the leases of sessions that a server before this one
-// closed are over, which is one and a half leases at most.
+// NewServer starts to watch a region, which must have no other server. It first waits, for
+// one and a half leases at most, until the leases of sessions that an earlier server closed
+// are over, and gives back locks that an earlier server could not take back. Close it before
+// the region's memory.
 func NewServer(cfg ServerConfig) (*Server, error) {
 	if cfg.PD == nil || cfg.Region == nil || cfg.Lease != 0 && cfg.Lease < leastLease {
 		return nil, fmt.Errorf("lockoffload: make server: PD and region are needed, and a lease of %v at least: %w", leastLease, ErrConfig)
@@ -105,8 +105,8 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		free()
 		return nil, errors.Join(err, cq.Close())
 	}
-	// They begin somewhere else than those of a server before this one: its clients, if
-	// they live, are nobody who is admitted now.
+	// They begin somewhere else than those of an earlier server, so that its clients, if
+	// they live, have the identity of no client that is admitted now.
 	epochs := make([]uint16, cfg.Region.Clients+1)
 	for i := range epochs {
 		epochs[i] = uint16(rand.Uint32())
@@ -116,8 +116,8 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		cfg: cfg, l: cfg.Region.l, cq: cq, free: free, loop: loop, fence: fenceQP, stop: stop, gone: make(chan struct{}),
 		sessions: map[uint16]*Session{}, epochs: epochs, opens: cfg.Region.opensAfter(cfg.Grace),
 	}
-	// Before anybody is admitted: among readers an owner number is all there is, and one
-	// that is given out again makes a bit that was left its new owner's.
+	// Before any client is admitted: a reader's bit identifies only an owner number, and a
+	// bit that was left would become that of the number's next owner.
 	m := machine.SessionsRecovery(&s.l, cfg.Region.mr.Bytes())
 	if err := s.loop.drive(m); err != nil {
 		stop()
@@ -139,11 +139,12 @@ func (s *Server) Stats() ServerStats {
 	return s.counts
 }
 
-// Err tells what keeps the server from taking back what sessions left, for now: their
-// queue pairs, or its own to the region. It goes on trying, and answers nil when there
-// is nothing left to be taken back. Until then the locks stay as they are. When the
-// target's device was removed, that is noticed as sessions end, and the error stays: it
-// matches [ErrClosed], and the region needs another server, on another device.
+// Err returns the error that now keeps the server from taking back locks of ended
+// sessions: of their queue pairs, or of its own to the region. The server goes on trying,
+// and Err returns nil when there is nothing left to be taken back. Until then the locks
+// stay as they are. When the target's device was removed, which is noticed as sessions end,
+// the error stays: it matches [ErrClosed], and the region needs another server, on another
+// device.
 func (s *Server) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,10 +158,10 @@ func (s *Server) Err() error {
 // stays. Locks of clients that may still rely on them stay locked: the region's next
 // server waits for the ends of their leases and then gives the
 // locks back. An error says that other locks stay locked, or that something could not be
-// freed; that the target's device was removed is none. After an error a queue pair that was
-// given to [Server.Admit] may still be written through: close it before the region is served
-// again, whose next server gives those locks back. Close may be
-// called again: whoever comes second waits for the first and gets the same answer.
+// freed; it is no error that the target's device was removed. After an error a queue pair
+// that was given to [Server.Admit] may still be written through: close it before the region
+// is served again; the next server gives those locks back. Close may be called again: a
+// second call waits for the first and returns the same error.
 func (s *Server) Close() error {
 	s.closing.Do(func() { s.err = s.close() })
 	return s.err
@@ -199,8 +200,8 @@ func (s *Server) close() error {
 	return errors.Join(append(errs, s.cq.Close())...)
 }
 
-// Admit gives a client a place: a queue pair to connect, or the one given,
-// which is then the session's to move to ERROR and stays the caller's to close.
+// Admit makes a session for a client, with a new queue pair to connect, or with qp,
+// which the session then moves to ERROR, and the caller must close.
 // The client's lease begins with its first heartbeat, which must come within
 // one minute. [ErrStarting] says that the region's grace is not over, see
 // ServerConfig.Grace.
@@ -218,7 +219,7 @@ func (s *Server) awaitOpen(ctx context.Context) error {
 	}
 }
 
-// admit is Admit with the GID of a queue pair that is to be made.
+// admit is Admit with the GID for a queue pair that it makes.
 func (s *Server) admit(qp *verbs.QP, gid verbs.GIDEntry) (*Session, error) {
 	s.ending.Lock()
 	defer s.ending.Unlock()
@@ -280,11 +281,11 @@ type Session struct {
 	expired bool          // written under mu, by the watch alone
 }
 
-// Invite is what the client is to be given.
+// Invite returns the invite to pass to the client.
 func (s *Session) Invite() Invite { return s.invite }
 
-// Endpoint is the session's queue pair with the encoded invite as its data and
-// the region among its regions.
+// Endpoint returns the endpoint of the session's queue pair, with the encoded invite as
+// its data and the region among its regions.
 func (s *Session) Endpoint() (verbs.Endpoint, error) {
 	e, err := s.qp.Endpoint()
 	if err != nil {
@@ -300,15 +301,15 @@ func (s *Session) Connect(remote verbs.Endpoint) error {
 	return s.qp.Connect(remote, s.srv.cfg.Connect)
 }
 
-// QP is the session's queue pair.
+// QP returns the session's queue pair.
 func (s *Session) QP() *verbs.QP { return s.qp }
 
-// Done is closed when the session has ended and nothing of it can execute any
-// more. Receives that were posted to its queue pair are gone by then.
+// Done returns a channel that is closed when the session has ended and no request of it
+// can execute any more. Receives that were posted to its queue pair are gone by then.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// Close ends the session: when it returns, nothing of its client is executed any more. The
-// client learns of that when its next request fails, and relies on its locks until then.
+// Close ends the session: when it returns, no request of its client is executed any more.
+// The client notices when its next request fails, and relies on its locks until then.
 // So the server gives its locks and its place to others when its lease is over, or at once
 // if it never had one. After an error the server goes on trying, see [Server.Err]. Close
 // may be called again.

@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// short is a lease that runs out: of who is dead, but not of others because the
+// short is a lease that runs out for dead clients, but not for others because the
 // machine stands still for a moment.
 const short = 3 * time.Second
 
@@ -67,7 +67,7 @@ func TestPlacesOfThoseThatLeave(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return r.srv.Stats().Ended == 8 }, stuck, time.Millisecond)
 	require.Len(t, epochs, 8, "nobody is taken for somebody before")
-	_, _, next, _ := r.admit() // who says nothing yet, where somebody has said goodbye
+	_, _, next, _ := r.admit() // a silent client, in the place of one that has said goodbye
 	time.Sleep(500 * time.Millisecond)
 	require.EqualValues(t, 8, r.srv.Stats().Ended)
 	require.NoError(t, next.Close())
@@ -198,7 +198,7 @@ func TestLeaseRunsOutUnderWay(t *testing.T) {
 	require.GreaterOrEqual(t, res.Version, last, "what was acknowledged is there")
 	require.LessOrEqual(t, res.Version, last+1)
 
-	// It goes on with a new queue pair, as somebody else.
+	// It goes on with a new queue pair and a new identity.
 	qp, cq, _, in := r.admit()
 	require.NoError(t, c.Reconnect(ctx, qp, cq, in))
 	_, err = updateAsync(ctx, c, 0, func(old []byte) ([]byte, error) {
@@ -283,7 +283,7 @@ func TestGoroutinesOfOneClient(t *testing.T) {
 	require.Equal(t, uint64(workers*each), number(data))
 }
 
-// What became of an update that nobody waited for is told once: by Wait, else
+// The error of an update that no call waited for is returned once: by Wait, else
 // by Flush.
 func TestOutcomeIsTold(t *testing.T) {
 	ctx := within(t, stuck)

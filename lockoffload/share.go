@@ -9,7 +9,7 @@ import (
 
 // bit is the use of the one bit that a session has among the readers of a
 // slot, by all holders of the shared lock together. Two FETCH_ADDs of it at a time
-// would carry into another's bit.
+// would carry into another session's bit.
 type bit struct {
 	slot  int
 	free  chan struct{} // closed when it is in use no more
@@ -29,7 +29,8 @@ func (c *Client) endShare(b *bit) {
 	close(b.free)
 }
 
-// dropShare tells whether the last holder is gone, who gives the lock back.
+// dropShare ends the hold of one holder. It reports whether that was the last one, which
+// must give the lock back.
 func (c *Client) dropShare(b *bit) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,8 +41,8 @@ func (c *Client) dropShare(b *bit) bool {
 	return b.refs == 0
 }
 
-// joinShare takes part in a shared lock that the session has, or takes the bit
-// to get one, or answers what to wait for.
+// joinShare joins a shared lock that the session has, or takes the bit to get one, or
+// returns a channel to wait for.
 func (c *Client) joinShare(s *session, slot int) (b *bit, joined bool, wait <-chan struct{}, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,7 +61,7 @@ func (c *Client) joinShare(s *session, slot int) (b *bit, joined bool, wait <-ch
 	return b, false, nil, nil
 }
 
-// pendingOf is something of the slot that nobody waits for yet.
+// pendingOf returns a pending commit of the slot, or nil.
 func (c *Client) pendingOf(slot int) *Commit {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,7 +88,7 @@ func (c *Client) acquireShared(ctx context.Context, s *session, slot, tries int)
 		if wait == nil {
 			continue
 		}
-		// It may be on its way back without anybody who polls for it.
+		// It may be being given back while no goroutine polls for that.
 		if p := c.pendingOf(slot); p != nil {
 			if err := p.await(ctx); err != nil {
 				return nil, res, fmt.Errorf("%w: %w", ErrNotAcquired, err)

@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 )
 
-// Who still belongs to a session that has gone gets no bit among the readers, which
-// nobody would know of.
+// A call of a session that has gone gets no bit among the readers: the client would not
+// know of it.
 func TestSharedLockOfAnOldSession(t *testing.T) {
 	c := &Client{s: new(session), bits: map[int]*bit{}}
 	old := new(session)

@@ -133,7 +133,7 @@ func (w *isolated) do(ctx context.Context, form string) (err error) {
 	return nil
 }
 
-// hold writes under a lock what nobody may see, commits, and writes again.
+// hold writes under a lock data that no reader may see, commits, and writes again.
 func (w *isolated) hold(ctx context.Context, mode lockoffload.Mode) error {
 	h, _, err := w.c.Lock(ctx, 0, lockoffload.LockOptions{Mode: mode})
 	if err != nil {
@@ -448,7 +448,7 @@ func TestSimulatedCommitThatIsGivenUp(t *testing.T) {
 	require.Equal(t, "second", string(data))
 }
 
-// A swap whose outcome nobody waited for may have made a private copy the current one. The
+// A swap with an unknown outcome may have made a private copy the current one. The
 // next one leaves that alone.
 func TestSimulatedSwapBehindAnUnknown(t *testing.T) {
 	if !simulated {

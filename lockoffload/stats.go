@@ -38,7 +38,7 @@ func (f Form) String() string {
 	return "unknown form"
 }
 
-// Counts are what happened to a lock, or to all of them, since the client was
+// Counts are the counts of events of a lock, or of all locks, since the client was
 // made.
 type Counts struct {
 	Tries    uint64 // lock commands

@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 )
 
-// swapTable is what a client knows of the pointers of slots: of mostSlots slots, and of those
-// that are in use.
+// swapTable caches the pointers of slots: of mostSlots slots, and of those that are in
+// use.
 type swapTable struct {
 	mu    sync.Mutex
 	slots map[int]*swapSlot
@@ -18,8 +18,8 @@ type swapTable struct {
 type swapSlot struct {
 	table   *swapTable
 	slot    int
-	users   int           // under the table's mu: who has the turn, or waits for it
-	turn    chan struct{} // held by who uses the private copies
+	users   int           // under the table's mu: calls that have the turn, or wait for it
+	turn    chan struct{} // full while a call uses the private copies
 	s       *session      // pointer was seen in it
 	pointer uint64
 	known   bool
@@ -50,14 +50,14 @@ func (t *swapTable) enter(ctx context.Context, s *session, slot int) (*swapSlot,
 	return w, nil
 }
 
-// leave keeps what was learned, if that is certain.
+// leave gives the turn back and records the pointer, if known.
 func (w *swapSlot) leave(pointer uint64, known bool) {
 	w.pointer, w.known = pointer, known
 	<-w.turn
 	w.drop()
 }
 
-// drop forgets a slot that nobody uses, if there are too many.
+// drop ends a use of the slot. It forgets an unused slot if there are too many.
 func (w *swapSlot) drop() {
 	w.table.mu.Lock()
 	defer w.table.mu.Unlock()
@@ -66,11 +66,11 @@ func (w *swapSlot) drop() {
 	}
 }
 
-// SwapRead reads what [Client.SwapWrite] wrote to a slot last, without a lock:
-// one round trip while it is what this client saw last, two otherwise. dst gets
-// the data and is answered cut to its length; [Result.Version] is what SwapWrite
-// wants to be told. A slot that was never written has no data, and a version that is higher than
-// those of the regions before, see [NewRegion].
+// SwapRead reads the last data that [Client.SwapWrite] wrote to a slot, without a lock:
+// in one round trip while the pointer is the one that this client saw last, in two
+// otherwise. dst gets the data and is returned cut to its length; [Result.Version] is the
+// version to pass to SwapWrite. A slot that was never written has no data, and a version
+// that is higher than those of earlier regions, see [NewRegion].
 //
 // The data is apart from the slot's records and its lock; the layout has it
 // when Layout.Swap is not 0.
@@ -106,9 +106,9 @@ func (c *Client) SwapRead(ctx context.Context, slot int, dst []byte) ([]byte, Re
 
 // SwapWrite writes data to a slot if its version is still the one given, in one
 // round trip when this client saw that version itself: the data goes to a copy
-// that only this client writes, and the pointer is moved to it if nobody moved
-// it since. [Result.Version] is the new version. [ErrDiffers] says that the
-// slot has another version and nothing was changed; SwapRead tells which.
+// that only this client writes, and the pointer is moved to it if it has not moved
+// since. [Result.Version] is the new version. [ErrDiffers] says that the
+// slot has another version and nothing was changed; SwapRead returns the version.
 //
 // Layout.Swap has two copies for each owner number that writes: the client's
 // must be at most half of it.
@@ -127,7 +127,7 @@ func (c *Client) SwapWrite(ctx context.Context, slot int, version uint64, data [
 		}
 		_, err = j.run(ctx, s)
 		res.Tries, res.Version = m.Tried, machine.PointerVersion(m.Pointer)
-		if m.Posted { // and no reply told what became of it
+		if m.Posted { // and no reply came
 			cause := err
 			if ctx.Err() != nil { // else err says ErrNotAcquired
 				cause = ctx.Err()

@@ -48,7 +48,7 @@ func TestSwap(t *testing.T) {
 }
 
 // What a client saw in a session before says nothing of the private copies that it has now:
-// somebody else may have had them in between, and one of them may be current.
+// another client may have had them in between, and one of them may be current.
 func TestSwapOfANewSession(t *testing.T) {
 	ctx := within(t, stuck)
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 16, Clients: 2, Swap: 4}, long)

@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// CountFromZero has versions and tokens of a region that nobody knows yet begin at zero.
+// CountFromZero has versions and tokens of a region that no client knows yet begin at zero.
 func (r *Region) CountFromZero() { r.l.Format(r.mr.Bytes(), 0) }
 
 // SetClock has clients' clocks show something else, until they are set right again.
@@ -57,7 +57,7 @@ func (r *Region) Beat(s *Session, count uint64) error {
 	return r.mr.Store64(r.l.BeatOff(s.invite.Owner), uint64(s.invite.Epoch)<<32+count)
 }
 
-// LeaveStray has a slot locked, and read, by sessions that nobody knows.
+// LeaveStray has a slot locked, and read, by sessions that the server does not know.
 func (r *Region) LeaveStray(slot int) error {
 	if err := r.mr.Store64(r.l.ReadersOff(slot), 1<<3); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (r *Region) LeavePieces(slot int) error {
 	return errors.Join(r.LeaveLock(slot), r.mr.Store64(r.l.CopyOff(slot, 1), 1))
 }
 
-// Left tells what a slot has of holders and readers.
+// Left returns the lock word and the first word of readers of a slot.
 func (r *Region) Left(slot int) (lock, readers uint64) {
 	lock, _ = r.mr.Load64(r.l.LockOff(slot))
 	readers, _ = r.mr.Load64(r.l.ReadersOff(slot))
@@ -163,7 +163,7 @@ func HalfDial(address string, key []byte, pd *verbs.PD) (net.Conn, error) {
 	return j.conn, errors.Join(j.qp.Close(), j.cq.Close())
 }
 
-// Left tells what a slot has of holders and readers.
+// Left is [Region.Left] of the listener's region.
 func (l *Listener) Left(slot int) (lock, readers uint64) { return l.region.Left(slot) }
 
 // Queued is how many clients wait for a slot's lock in turn.

@@ -30,7 +30,7 @@ func (r *agentRig) inTurn() *lockoffload.Client {
 // The agent hands the lock to clients in the order in which they came, past one that
 // gives up.
 func TestFairOrderByAgent(t *testing.T) {
-	for range 10 { // whom a busy machine keeps from its turn for half a second has another one, behind the others
+	for range 10 { // a client that a busy machine delays for half a second gets another turn, behind the others
 		if fairOrderByAgent(t) {
 			return
 		}
@@ -38,7 +38,7 @@ func TestFairOrderByAgent(t *testing.T) {
 	t.Error("no client takes the lock in time")
 }
 
-// fairOrderByAgent tells whether all took their turns in time.
+// fairOrderByAgent reports whether all took their turns in time.
 func fairOrderByAgent(t *testing.T) bool {
 	ctx := within(t, stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 2, Size: 8}, nil)
@@ -137,7 +137,7 @@ func TestTurnInVainIsGivenBack(t *testing.T) {
 	t.Error("each turn lapses")
 }
 
-// turnInVain tells whether a turn that was given was given back.
+// turnInVain reports whether a turn that was given was given back.
 func turnInVain(t *testing.T) bool {
 	ctx := within(t, stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, nil)
@@ -152,8 +152,8 @@ func turnInVain(t *testing.T) bool {
 	return n.Turns == 2 && n.Lapsed == 0
 }
 
-// Who waits for its turn hears at once that its session is over, and not when the holder
-// leaves: the agent's connection is another one, and lives.
+// A call that waits for its turn fails at once when its session is over, and not when the
+// holder leaves: the agent's connection is another one, and lives.
 func TestWaitForATurnEndsWithItsSession(t *testing.T) {
 	ctx := within(t, stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, nil)
@@ -254,7 +254,7 @@ func TestHandOffIsFair(t *testing.T) {
 	var took []time.Duration
 	var sum, squares float64
 	var wg sync.WaitGroup
-	first, _, err := all[0].Lock(ctx, 0, fair) // nobody begins before all have come
+	first, _, err := all[0].Lock(ctx, 0, fair) // no client begins before all have come
 	require.NoError(t, err)
 	began := time.Now()
 	for _, c := range all {

@@ -42,8 +42,8 @@ func TestUpdateReturnsWhenItHappened(t *testing.T) {
 	require.ErrorIs(t, err, lockoffload.ErrBroken)
 }
 
-// Money goes between slots, by clients that name them in any order: nobody waits for
-// ever, and whoever has the locks sees a sum that is always the same.
+// Money goes between slots, by clients that name them in any order: none waits for
+// ever, and a client that has the locks sees a sum that is always the same.
 func TestLocksOfSeveralSlots(t *testing.T) {
 	ctx := within(t, stuck)
 	const accounts, money = 4, 1000
@@ -126,7 +126,7 @@ func TestContextsEndWaits(t *testing.T) {
 	}
 }
 
-// contextsEndWaits tells whether the connection was there to the end. What Soft-RoCE does
+// contextsEndWaits reports whether the connection was there to the end. What Soft-RoCE does
 // to requests that it sends again, which are many here, may break it: see the package.
 func contextsEndWaits(ctx context.Context, t *testing.T) bool {
 	r := newRig(t, lockoffload.Layout{Slots: 3, Size: 8}, long)

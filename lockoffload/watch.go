@@ -12,7 +12,7 @@ import (
 const (
 	watchesPerLease = 8
 	firstHeartbeat  = time.Minute
-	// strayLeases is in how many leases the watch looks at each slot once.
+	// strayLeases is the time, in leases, in which the watch looks at each slot once.
 	strayLeases = 16
 )
 
@@ -40,7 +40,7 @@ func (s *Server) watch(ctx context.Context) {
 	}
 }
 
-// over are the sessions that are to end.
+// over returns the sessions that are to end.
 func (s *Server) over() (over []*Session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,13 +60,13 @@ func (s *Server) over() (over []*Session) {
 	return over
 }
 
-// heartbeat is the word of a session's client.
+// heartbeat returns the heartbeat word of a session's client.
 func (s *Server) heartbeat(one *Session) uint64 {
 	return memory.LoadWord(s.cfg.Region.mr.Bytes(), s.l.BeatOff(one.invite.Owner))
 }
 
-// watchSlots looks for locks, exclusive or shared, that no living session has. There should be
-// none, but one would stay for ever.
+// watchSlots finds and takes back locks, exclusive or shared, that no live session holds.
+// There should be none, but one would stay for ever.
 func (s *Server) watchSlots(from, to int) error {
 	region := s.cfg.Region.mr.Bytes()
 	lives := s.lives()
@@ -80,7 +80,8 @@ func (s *Server) watchSlots(from, to int) error {
 	return nil
 }
 
-// stray tells whether a slot seems to have something of a session that is gone.
+// stray reports whether a slot seems to have a lock or a reader's bit of a session that is
+// gone.
 func (s *Server) stray(region []byte, slot int, lives []uint64) bool {
 	if tag := memory.LoadWord(region, s.l.LockOff(slot)); tag != 0 && tag>>48 != memory.AgentOwner && !s.living(tag) {
 		return true
@@ -93,7 +94,7 @@ func (s *Server) stray(region []byte, slot int, lives []uint64) bool {
 	return false
 }
 
-// takeStray looks again while nobody comes or goes, and takes back what is there.
+// takeStray looks again while no session begins or ends, and takes back what it finds.
 func (s *Server) takeStray(region []byte, slot int) error {
 	s.ending.Lock()
 	defer s.ending.Unlock()
@@ -114,7 +115,7 @@ func (s *Server) takeStray(region []byte, slot int) error {
 	return err
 }
 
-// lives are the bits among readers of those that have a session.
+// lives returns the readers' bits of owner numbers that have a session.
 func (s *Server) lives() []uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +128,7 @@ func (s *Server) lives() []uint64 {
 	return bits
 }
 
-// living tells whether the owner of a tag has a session.
+// living reports whether the session of a tag lives.
 func (s *Server) living(tag uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

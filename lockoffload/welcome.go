@@ -16,8 +16,8 @@ import (
 // handshakePatience is how long a handshake may take.
 const handshakePatience = 5 * time.Second
 
-// accept takes connections until the listener is closed. Each has a goroutine of its
-// own: one that says nothing keeps nobody waiting.
+// accept accepts connections until the listener is closed. Each has a goroutine of its
+// own, so that a silent one does not delay others.
 func (l *Listener) accept() {
 	for pause := time.Millisecond; ; {
 		conn, err := l.tcp.Accept()
@@ -114,7 +114,7 @@ func (l *Listener) welcome(conn net.Conn) error {
 	return nil
 }
 
-// challenge reads the hello of a client that has the key.
+// challenge sends a challenge and returns the hello of a client that has the key.
 func (l *Listener) challenge(conn net.Conn) (c wire.Challenge, h wire.Hello, err error) {
 	if err := conn.SetDeadline(time.Now().Add(handshakePatience)); err != nil {
 		return c, h, err
@@ -130,7 +130,7 @@ func (l *Listener) challenge(conn net.Conn) (c wire.Challenge, h wire.Hello, err
 	return c, h, err
 }
 
-// connected waits for the client's word that it has connected its queue pair.
+// connected waits for the client's message that it has connected its queue pair.
 func connected(conn net.Conn) error {
 	var last [1]byte
 	if _, err := io.ReadFull(conn, last[:]); err != nil || last[0] != wire.Connected {
@@ -216,8 +216,8 @@ func (l *Listener) attach(conn net.Conn, client uint64) (*agentConn, error) {
 	return a, nil
 }
 
-// tend replaces the agent when it fails, whether or not a client asks for it again: it
-// may have left locks.
+// tend replaces the agent when it fails, even if no client connects to it again: it may
+// have left locks.
 func (l *Listener) tend() {
 	for pause := time.Millisecond; ; {
 		l.mu.Lock()
@@ -251,7 +251,7 @@ func (l *Listener) tend() {
 	}
 }
 
-// renewAgent replaces an agent that failed. The lock is held.
+// renewAgent replaces an agent that failed. mu must be held.
 func (l *Listener) renewAgent() error {
 	for _, a := range l.links {
 		a.conn.Close()
@@ -270,7 +270,7 @@ func (l *Listener) renewAgent() error {
 }
 
 // detach ends a client's connection to the agent, and its place there unless the client
-// has come back by another one.
+// has connected again.
 func (l *Listener) detach(client uint64, a *agentConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -283,17 +283,19 @@ func (l *Listener) detach(client uint64, a *agentConn) {
 	}
 }
 
-// join asks a target for a place.
+// dialer connects to a target.
 type dialer struct {
 	pd      *verbs.PD
 	address string
 	cfg     DialConfig
 }
 
-// startingPause is between two attempts to get a place at a target that admits nobody yet.
+// startingPause is the pause between attempts to get a place at a target that admits no
+// clients yet.
 const startingPause = 50 * time.Millisecond
 
-// meet makes a queue pair and connects it to one of the target, when that admits clients.
+// meet makes a queue pair and connects it to one of the target. It waits while the target
+// admits no clients yet.
 func (d *dialer) meet(ctx context.Context, kind wire.Kind, client uint64) (j joined, remote verbs.Endpoint, err error) {
 	for starting := error(nil); ; starting = ErrStarting {
 		j, remote, err = d.meetOnce(ctx, kind, client)

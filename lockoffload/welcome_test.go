@@ -60,7 +60,7 @@ func TestWelcomeNeedsTheKey(t *testing.T) {
 	}
 }
 
-// Who says nothing is not waited for when the target is closed.
+// Close of the target does not wait for a silent connection.
 func TestWelcomeEndsWithTheListener(t *testing.T) {
 	l := gate(t)
 	conn, over := visit(t, l)
@@ -138,7 +138,7 @@ func TestListenConfig(t *testing.T) {
 	require.ErrorIs(t, err, ErrConfig)
 }
 
-// A target that is closed, or has no agent, connects nobody to one.
+// A target that is closed, or has no agent, connects no client to one.
 func TestAttachToNoAgent(t *testing.T) {
 	l := gate(t)
 	_, err := l.attach(nil, 1)

@@ -1,12 +1,12 @@
-// Package broker decides who gets the lock of a slot next, among clients that asked for
-// it in turn: the target's side of fair locks. It has no clock and posts nothing. Time is
-// passed in, and what is to be done is found in Lists and Answers after a call.
+// Package broker decides which client gets the lock of a slot next, among clients that
+// asked for a turn: the target's side of fair locks. It has no clock and posts nothing. Time
+// is passed in, and a call leaves its output in fields of [Broker].
 //
-// A slot's lock word is changed by many, who need not know of the broker. When the word
-// is free the broker reserves it for whoever asked first: it swaps a value in that was
-// never there before, and tells the client, which swaps that for its own tag. So the
-// reservation itself is held by nobody, and may be taken back at any time: the client
-// whose swap does not find it any more asks again. That is all that mutual exclusion
+// A slot's lock word is changed by many clients, which need not know of the broker. When
+// the word is free the broker reserves it for the client that asked first: it swaps a value
+// in that was never there before, and sends it to the client, which swaps it for its own
+// tag. So a reserved lock has no holder, and the reservation may be taken back at any time:
+// a client that does not find it any more asks again. That is all that mutual exclusion
 // needs, whatever happens to clients, messages and the broker; the rest is order.
 //
 //	                reserve: CMP_SWAP word 0 -> R          answer: R
@@ -15,13 +15,13 @@
 //	                                              ▼ patience is over         ▼
 //	                                       CMP_SWAP R -> 0, reserve for the next one
 //
-// A client says when it is done, and the next one is reserved for at once. What nobody
-// says, because a client died or because the word is held by one that did not ask here,
-// is found out by trying again.
+// A client says when it is done, and the word is reserved for the next one at once. If no
+// client says so, because one died or because the word is held by one that did not ask
+// here, the broker finds out by trying again.
 //
-// A word that is handed on like that is never free for those who do not ask. So after a
-// time of it the broker looks for the word to be free, and then leaves it alone for a
-// while, whoever waits.
+// A word that is handed on like that is never free for clients that do not ask. So after
+// a time of it the broker looks for the word to be free, and then leaves it alone for a
+// while, even if clients wait.
 package broker
 
 import (
@@ -29,7 +29,7 @@ import (
 	"time"
 )
 
-// Config has what a broker needs; all of it must be set.
+// Config configures a broker; all fields must be set.
 type Config struct {
 	Lists    int           // under way at a time, at most
 	Patience time.Duration // how long a reservation stands that its client does not end
@@ -39,7 +39,7 @@ type Config struct {
 	// it is done: its unlock command may be on its way.
 	Eager int
 	// MaxRun is how long a word is handed on without a gap, and Gap how long it is left
-	// free then, so that those get it who do not ask here.
+	// free then, for clients that do not ask here.
 	MaxRun, Gap time.Duration
 	// MaxReserved is how many words are reserved for one peer at a time, at most, but for
 	// those that it waits for when it asks for the last one.
@@ -90,14 +90,14 @@ type Broker struct {
 	Lists   []List
 	Answers []Answer
 
-	Reserved uint64 // reservations that were answered
+	Reserved uint64 // reservations that clients got
 	Lapsed   uint64 // those that were taken back because their patience was over
 }
 
-// slot is one that somebody waits for, or that is reserved.
+// slot is a slot for which requests wait, or that is reserved.
 type slot struct {
 	n     uint32
-	queue []Ask // those who wait, the first one first
+	queue []Ask // waiting requests, the oldest one first
 	eager int   // tries without a pause that are left
 	pause time.Duration
 	at    time.Duration // when to try again
@@ -119,7 +119,7 @@ type slot struct {
 	queued bool   // waits for an index
 }
 
-// New makes a broker that nobody has asked yet.
+// New returns a broker without requests.
 func New(cfg Config) *Broker {
 	b := &Broker{cfg: cfg, slots: map[uint32]*slot{}, has: map[int32]int{}, lists: make([]*slot, cfg.Lists), alarm: Never}
 	for i := range cfg.Lists {
@@ -128,7 +128,7 @@ func New(cfg Config) *Broker {
 	return b
 }
 
-// Ask puts a request behind those that wait for the same slot, unless its peer has too many
+// Ask queues a request behind others for the same slot, unless its peer has too many
 // reservations: then it is taken back at once.
 func (b *Broker) Ask(now time.Duration, n uint32, a Ask) {
 	if b.shut || b.has[a.Peer] >= b.cfg.MaxReserved {
@@ -178,7 +178,7 @@ func (b *Broker) Forget(now time.Duration, peer int32) {
 	}
 }
 
-// Shut takes back all reservations, and makes no more. Those who wait are told.
+// Shut takes back all reservations and all waiting requests, and makes no more.
 func (b *Broker) Shut(now time.Duration) {
 	b.shut = true
 	for _, s := range b.slots {
@@ -190,10 +190,10 @@ func (b *Broker) Shut(now time.Duration) {
 	}
 }
 
-// Idle tells that nobody waits and nothing is reserved.
+// Idle reports whether no request waits and nothing is reserved.
 func (b *Broker) Idle() bool { return len(b.slots) == 0 }
 
-// Waiting is how many requests for a slot wait.
+// Waiting returns the number of requests that wait for a slot.
 func (b *Broker) Waiting(n uint32) int {
 	if s := b.slots[n]; s != nil {
 		return len(s.queue)
@@ -201,7 +201,7 @@ func (b *Broker) Waiting(n uint32) int {
 	return 0
 }
 
-// Alarm is when Turn is to be called at the latest.
+// Alarm returns the time at which Turn is to be called at the latest.
 func (b *Broker) Alarm() time.Duration { return b.alarm }
 
 // Turn does what is due.
@@ -270,7 +270,7 @@ func (b *Broker) try(now time.Duration, s *slot) {
 	b.Lists = append(b.Lists, l)
 }
 
-// Result tells what a list's compare-and-swaps found, in their order.
+// Result takes the words that a list's compare-and-swaps found, in their order.
 func (b *Broker) Result(now time.Duration, index int, old []uint64) {
 	s := b.lists[index]
 	b.lists[index] = nil
@@ -308,7 +308,7 @@ func (b *Broker) Result(now time.Duration, index int, old []uint64) {
 	}
 }
 
-// reserved gives the word to whoever is first by now. One that was reserved before must
+// reserved gives the word to the request that is first by now. An earlier reservation must
 // have been taken and given back, or the word would not have been free.
 func (b *Broker) reserved(now time.Duration, s *slot) {
 	b.ends(s)
@@ -329,7 +329,7 @@ func (b *Broker) reserved(now time.Duration, s *slot) {
 	b.later(now, s)
 }
 
-// ends counts the reservation of a slot no more, if there is one.
+// ends stops counting the reservation of a slot, if there is one.
 func (b *Broker) ends(s *slot) {
 	if s.word == 0 || s.of.Peer < 0 {
 		return

@@ -80,7 +80,7 @@ func TestWordThatIsHeld(t *testing.T) {
 		b.Turn(now)
 	}
 	b.Result(now, took(t, b).Index, []uint64{99})
-	b.Done(now, 1, Ask{5, 5}) // of somebody whose reservation was taken back
+	b.Done(now, 1, Ask{5, 5}) // of a client that has lost its reservation
 	l := took(t, b)
 	b.Done(now, 1, Ask{6, 6}) // while that is under way
 	b.Result(now, l.Index, []uint64{99})
@@ -277,7 +277,7 @@ func TestReservationsOfOnePeer(t *testing.T) {
 	grant(3, 1)
 	refused(0)
 
-	// The word of one that is done is free, and somebody else's at once.
+	// The word of a client that is done is free, and another's at once.
 	b.Ask(0, 1, Ask{2, 50})
 	b.Done(0, 1, Ask{1, 1})
 	b.Result(0, took(t, b).Index, []uint64{0, 0})
@@ -285,7 +285,7 @@ func TestReservationsOfOnePeer(t *testing.T) {
 	grant(4, 1)
 	refused(0)
 
-	// Somebody took the lock in turn, and says nothing when it is free.
+	// A client took the lock in turn, and says nothing when it is free.
 	b.Ask(0, 3, Ask{2, 51})
 	b.Turn(b.Alarm())
 	b.Result(0, took(t, b).Index, []uint64{0})

@@ -25,11 +25,11 @@ type world struct {
 	barge   bool
 	calm    bool // nothing new begins
 
-	order [][]Ask // requests that the broker has and has not answered, for each slot
+	order [][]Ask // requests that the broker has and has not replied to, for each slot
 	since []time.Duration
 	zero  []time.Duration // since when a word has been free
 	run   []time.Duration // since when it has been handed on, or Never
-	over  map[Ask]bool    // requests that were answered
+	over  map[Ask]bool    // requests that got their reply
 }
 
 type simList struct {
@@ -113,7 +113,7 @@ func (w *world) done(c *simClient) {
 	}
 }
 
-// drop takes a request out of those that are to be answered.
+// drop removes a request from those that wait for a reply.
 func (w *world) drop(slot uint32, a Ask) {
 	w.order[slot] = slices.DeleteFunc(w.order[slot], func(b Ask) bool { return a == b })
 }
@@ -293,7 +293,8 @@ func (w *world) forgotten() {
 	}
 }
 
-// late tells of a word that is free, or reserved, for too long while somebody waits.
+// late returns an error for a word that is free, or reserved, for too long while requests
+// wait.
 func (w *world) late() error {
 	for slot, word := range w.words {
 		if len(w.order[slot]) == 0 || word != 0 && !w.fresh[word] {
@@ -398,10 +399,10 @@ func run(seed uint64) (reserved, lapsed uint64, err error) {
 	return w.b.Reserved, w.b.Lapsed, nil
 }
 
-// Whatever clients do and whenever they die: one has a lock at a time, those who wait are
-// served in the order in which they asked, a word that is free while somebody waits is
+// Whatever clients do and whenever they die: one has a lock at a time, waiting clients are
+// served in the order in which they asked, a word that is free while requests wait is
 // not left so, a client that does not come costs the broker's patience, and the broker
-// remembers nothing but who waits and what is reserved.
+// remembers nothing but waiting requests and reservations.
 func TestBrokerAgainstModel(t *testing.T) {
 	seeds := uint64(5000)
 	if testing.Short() {

@@ -18,7 +18,7 @@ type Op struct {
 	Unit    int // the slot
 	Place   int // in it
 	Update  bool
-	Blind   bool // an update that did not read, or nobody knows what
+	Blind   bool // an update that did not read, or it is unknown what it read
 	Unknown bool
 	Old     uint64 // what was read
 	New     uint64
@@ -29,7 +29,7 @@ type Op struct {
 type slotState [2]uint64
 
 // Model has histories of Ops: a slot is a few registers with read and read-modify-write of
-// any of them together. A change whose outcome nobody knows may have happened or not.
+// any of them together. A change with an unknown outcome may have happened or not.
 var Model = porcupine.Model{
 	Partition: func(h []porcupine.Operation) [][]porcupine.Operation {
 		by := map[int][]porcupine.Operation{}

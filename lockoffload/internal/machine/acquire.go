@@ -10,9 +10,9 @@ import (
 //
 //	[CMP_SWAP lock 0 -> tag, READ readers and both copies]
 //
-// until the lock command finds 0. Readers that were there before are waited
-// for; new ones see the lock and give way. In a turn that the agent gave, the word is
-// reserved, and the lock command compares with that.
+// until the lock command finds 0. It waits for readers that were there before;
+// new ones see the lock and give way. In a turn that the agent gave, the word is
+// reserved, and the lock command compares with the reservation.
 type Acquire struct {
 	Work
 	Tags    *memory.Tagger
@@ -20,7 +20,7 @@ type Acquire struct {
 	Tries   int    // lock commands and looks at the readers, at most; 0: no limit
 	Reading bool   // other readers do not matter
 	Token   bool   // draw a fencing token
-	From    uint64 // what the lock word has in our turn; 0: nothing, it is free
+	From    uint64 // the lock word's value in this client's turn; 0: no turn, the word is free
 
 	state acquireState
 	Grant Grant
@@ -30,7 +30,7 @@ type Acquire struct {
 	fence int
 }
 
-// ErrTurnOver says that the lock is reserved no more.
+// ErrTurnOver says that the lock is no longer reserved.
 var ErrTurnOver = errors.New("the turn is over")
 
 type acquireState uint8
@@ -120,7 +120,7 @@ func (m *Acquire) note(failed bool) {
 	}
 }
 
-// readers looks whether readers hold the slot.
+// readers ends the acquisition if no readers hold the slot, and otherwise waits for them.
 func (m *Acquire) readers() (Verdict, error) {
 	if m.Reading || !anyBits(m.Mem[m.L.ReadersAt():][:m.L.ReadersSize()]) {
 		m.state = acquireHeld
@@ -143,7 +143,7 @@ func (m *Acquire) again(err error) (Verdict, error) {
 	return v, err
 }
 
-// Undo gives back what may have been got.
+// Undo gives back the lock, which may have been acquired.
 func (m *Acquire) Undo() (Verdict, error) {
 	if m.state == acquireIdle {
 		return Done, nil

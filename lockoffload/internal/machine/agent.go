@@ -8,38 +8,38 @@ import (
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
-// Agent decides what an agent does: which chains it takes in, when it
-// locks, accesses, unlocks and answers. It has no clock and posts nothing: time
-// is passed in, and what it wants done is found in the output fields after a
-// call. Requests and replies stay where the device put and takes them.
+// Agent makes the decisions of an agent: which chains it accepts, when it
+// locks, accesses, unlocks and replies. It has no clock and posts nothing: time
+// is passed in, and a call leaves its output in the output fields. Requests and
+// replies stay where the device put and takes them.
 //
-// The rule that everything rests on: an answer is final for its key. Whatever
-// was answered, "busy" included, a later copy of the same request gets the same
-// answer again or "unknown", never another try.
+// The rule that everything rests on: a reply is final for its key. Whatever the
+// reply, "busy" included, a later copy of the same request gets the same reply
+// again or "unknown", never another try.
 type Agent struct {
 	Limits  AgentLimits
 	Slots   AgentSlots
 	replies []byte // (window + 1) * message for each peer
-	scratch []byte // for replies that nobody waits for any more
+	scratch []byte // for replies that no client waits for any more
 	rng     *rand.Rand
 	tags    uint32 // attempts so far
 	id      uint32 // the last identity, see newIdentity
-	// fence has stores before it seen before those behind it. nil: nobody looks.
+	// Fence orders stores before it before those behind it. nil: order does not matter.
 	Fence func()
 
 	jobs      []agentJob // one for each receive buffer
 	peers     []agentPeer
 	ByID      map[uint64]int32
-	Taken     int      // jobs without an answer
-	Unlocking int      // jobs that have their answer, but not yet the unlock command's result
+	Taken     int      // jobs without a reply
+	Unlocking int      // jobs that have their reply, but not yet the unlock command's result
 	keeping   []int32  // of those, jobs that have not given back the lock yet
-	turns     []int32  // peers with queued jobs; who was served goes to the end
+	turns     []int32  // peers with queued jobs; one that was served goes to the end
 	moved     []int32  // scratch of start
 	busy      []uint64 // one bit a slot: a job is at work on it
 	came      []uint64 // likewise: a job has come since the last look for others of its slot
 	look      bool     // a queued job may have become able to start
 	alarm     time.Duration
-	Broker    *broker.Broker // of those who take locks themselves, in turn
+	Broker    *broker.Broker // of clients that take locks themselves, in turn
 	now       time.Duration  // when it was last
 
 	// Output, taken and emptied by the driver, with the broker's lists.
@@ -60,15 +60,15 @@ type AgentLimits struct {
 	MinPause      time.Duration
 	MaxPause      time.Duration
 	Keep          bool          // locks that others may be about to want, see Pause
-	patience      time.Duration // with a client whose turn it is; 0 means turnPatience
+	patience      time.Duration // with a client that has its turn; 0 means turnPatience
 	run, gap      time.Duration // of a lock that is handed on; 0 means turnRun and TurnGap
 }
 
-// never is a time that does not come.
+// Never is a time that does not come.
 const Never = time.Duration(1<<63 - 1)
 
-// AgentOp is a one-sided operation on lock words. Those of one job come in
-// order and are posted together; the job hears of their results at once. Its
+// AgentOp is a one-sided operation on lock words. Those of one job are in order
+// and must be posted together; [Agent.Result] takes their results at once. Its
 // local memory counts from the start of the job's results.
 type AgentOp struct {
 	Op
@@ -106,7 +106,7 @@ func NewAgent(l AgentLimits, slots AgentSlots, replies []byte, seed uint64) *Age
 	return c
 }
 
-// Submit takes in what was received into buffer j from a peer.
+// Submit processes a message that was received into buffer j from a peer.
 func (c *Agent) Submit(now time.Duration, j, peer int32, msg []byte) {
 	p := &c.peers[peer]
 	r, err := wire.DecodeRequest(msg)
@@ -124,7 +124,7 @@ func (c *Agent) Submit(now time.Duration, j, peer int32, msg []byte) {
 	e := &p.entries[at]
 	switch {
 	case e.seq == r.Seq && e.running:
-		c.Stats.Repeated++ // its answer is to come
+		c.Stats.Repeated++ // its reply is to come
 	case e.seq == r.Seq:
 		c.Stats.Repeated++
 		c.send(peer, at)
@@ -161,8 +161,8 @@ func (c *Agent) Submit(now time.Duration, j, peer int32, msg []byte) {
 	c.Free = append(c.Free, j)
 }
 
-// judge answers 0 for a chain that is taken in. The fewer places are left, the
-// fewer one peer may have.
+// judge returns 0 for a chain to accept, or the status to refuse it with. The fewer
+// places are left, the fewer one peer may have.
 func (c *Agent) judge(p *agentPeer, r *wire.ChainRequest) wire.ChainStatus {
 	if !c.sensible(r) {
 		c.Stats.Refused++
@@ -225,7 +225,7 @@ func (c *Agent) enqueue(now time.Duration, j, peer, entry int32, r *wire.ChainRe
 	c.look = true
 }
 
-// Turn starts what can start and wakes what waited long enough.
+// Turn starts jobs that can start and wakes those that waited long enough.
 func (c *Agent) Turn(now time.Duration) {
 	if now >= c.alarm {
 		c.wake(now)
@@ -261,7 +261,7 @@ func (c *Agent) start(now time.Duration) {
 	c.turns = append(kept, c.moved...)
 }
 
-// startOne starts the first queued job of a peer whose slot nobody works on.
+// startOne starts the first queued job of a peer for a slot on which no job is at work.
 func (c *Agent) startOne(now time.Duration, p *agentPeer) bool {
 	before := int32(-1)
 	for j := p.head; j >= 0; before, j = j, c.jobs[j].next {
@@ -297,7 +297,8 @@ func (c *Agent) unqueue(p *agentPeer, before, j int32) {
 	}
 }
 
-// wake looks at all jobs whose time may have come.
+// wake ends queued jobs that have reached their deadline, and tries jobs again that have
+// slept long enough.
 func (c *Agent) wake(now time.Duration) {
 	c.alarm = Never
 	for i := range c.peers {

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
-// agentBench is a core whose lock commands a test answers by hand.
+// agentBench is a core; the test supplies the results of its lock commands.
 type agentBench struct {
 	*Agent
 	t    *testing.T
@@ -51,7 +51,7 @@ func (b *agentBench) write(now time.Duration, peer int32, seq uint64, slot, trie
 	return j
 }
 
-// done answers the operations that are posted, with the words that they find.
+// done completes the operations that are posted, with the words that they find.
 func (b *agentBench) done(now time.Duration, words ...uint64) {
 	job := b.Ops[0].Job
 	n := 0
@@ -306,8 +306,8 @@ func TestAgentOldAndStrange(t *testing.T) {
 	require.EqualValues(t, 1, b.Stats.Malformed)
 }
 
-// A client that is forgotten in the middle: what runs ends and unlocks, what
-// waits does not begin, and who gets its place next hears of neither.
+// A client that is forgotten in the middle: running chains end and unlock, waiting
+// ones do not begin, and the next client in its place gets no reply to either.
 func TestAgentForgets(t *testing.T) {
 	b := newAgentBench(t, 8)
 	p := b.client(7)
@@ -332,7 +332,7 @@ func record(t *testing.T, b *agentBench, slot int) memory.Content {
 	return r
 }
 
-// Somebody took the lock away meanwhile.
+// Another client took the lock away meanwhile.
 func TestAgentLost(t *testing.T) {
 	b := newAgentBench(t, 8)
 	p := b.client(7)
@@ -402,8 +402,8 @@ func TestAgentRefusesChainsOfAnother(t *testing.T) {
 	require.NotEmpty(t, b.Ops, "its own ones are")
 }
 
-// A client that was forgotten, and comes back under the same name, asks again for what
-// it had no answer to. Nobody remembers whether that was executed.
+// A client that was forgotten, and comes back under the same name, issues chains without a
+// reply again. It is not known whether they were executed.
 func TestAgentExecutesNothingOfAForgottenClient(t *testing.T) {
 	b := newAgentBench(t, 8)
 	p := b.client(7)
@@ -456,7 +456,7 @@ func TestAgentComparesAreCheap(t *testing.T) {
 	require.Equal(t, wire.ChainDiffers, compare(103, 0))
 	require.EqualValues(t, 1, b.Slots.sums, "the agent knows what it wrote")
 
-	// Somebody else writes, and dies in the middle of it.
+	// Another client writes, and dies in the middle of it.
 	cur, err := b.Slots.read(1)
 	require.NoError(t, err)
 	dst := b.Slots.mem[b.Slots.CopyOff(1, 1-cur.Which):][:b.Slots.CopyStride()]

@@ -9,10 +9,10 @@ import (
 
 // agentJob is a chain that an agent was given:
 //
-//	queued ─▶ [yielding] ─▶ locking ─▶ [draining] ─▶ access and answer ─▶ [keeping] ─▶ unlocking
+//	queued ─▶ [yielding] ─▶ locking ─▶ [draining] ─▶ access and reply ──▶ [keeping] ─▶ unlocking
 //	                          │  ▲         │                                              ▲
-//	                          ▼  │         └── no more time, answer ──────────────────────┘
-//	                        asleep ── no more time, answer
+//	                          ▼  │         └── no more time, reply ───────────────────────┘
+//	                        asleep ── no more time, reply
 //
 // A shared chain, which only reads, takes the lock with a tag that says so. It
 // does not wait for readers, nor need they wait for it.
@@ -87,8 +87,7 @@ func (c *Agent) post(j int32, ops ...Op) {
 	c.jobs[j].words = at / 8
 }
 
-// Result takes the results of a job's operations, in order. What lies behind
-// them in res does not matter.
+// Result takes the results of a job's operations, in order, at the start of res.
 func (c *Agent) Result(now time.Duration, j int32, res []uint64) {
 	job := &c.jobs[j]
 	res = res[:job.words]
@@ -138,8 +137,8 @@ func (c *Agent) held(now time.Duration, j int32) {
 	c.unlock(j)
 }
 
-// carryAll executes what waits for the slot of a job, under its lock, and tells whether
-// there was anything.
+// carryAll executes queued chains for the slot of a job, under its lock, and reports
+// whether there were any.
 func (c *Agent) carryAll(now time.Duration, j int32) (any bool) {
 	job := &c.jobs[j]
 	c.came[job.request.Slot/64] &^= 1 << (job.request.Slot % 64)
@@ -158,8 +157,8 @@ func (c *Agent) carryAll(now time.Duration, j int32) (any bool) {
 	return any
 }
 
-// keep has those who keep their locks execute what has come meanwhile, and gives back
-// the locks of those that nothing came for.
+// keep executes chains that have arrived meanwhile for kept locks, and gives back locks
+// for which none arrived.
 func (c *Agent) keep(now time.Duration) {
 	kept := c.keeping[:0]
 	for _, j := range c.keeping {
@@ -177,13 +176,13 @@ func (c *Agent) keep(now time.Duration) {
 	c.keeping = kept
 }
 
-// Keeps tells whether locks are kept that nobody uses. Then [Agent.Pause] is to be called
-// soon.
+// Keeps reports whether locks are kept that no chain uses. Then [Agent.Pause] must be
+// called soon.
 func (c *Agent) Keeps() bool { return len(c.keeping) > 0 }
 
-// Pause says that clients had the time to send what they send next. What of it has
-// arrived is to be submitted, and Turn called, which gives back the locks that were
-// kept in vain.
+// Pause says that clients have had the time to send their next requests. The caller must
+// then submit those that have arrived and call Turn, which gives back locks that were kept
+// in vain.
 func (c *Agent) Pause() {
 	for _, j := range c.keeping {
 		c.jobs[j].paused = true
@@ -248,8 +247,8 @@ func (c *Agent) giveUp(j int32) {
 	c.finish(j)
 }
 
-// unlock is posted right behind the answers, which do not wait for its
-// completion: nobody takes a lock from an agent.
+// unlock posts the unlock command right behind the replies, which do not wait for
+// its completion: no client takes a lock from an agent.
 func (c *Agent) unlock(j int32) {
 	job := &c.jobs[j]
 	job.state = jobUnlocking
@@ -313,8 +312,8 @@ func (c *Agent) access(j int32) wire.ChainStatus {
 	return status
 }
 
-// buffer is where the reply of a job goes: its entry, unless that has gone to
-// a later chain of a client that did not wait.
+// buffer returns the memory for the reply of a job: its entry, or scratch if the entry
+// has gone to a later chain of a client that did not wait.
 func (c *Agent) buffer(j int32) []byte {
 	job := &c.jobs[j]
 	if !c.wanted(job) {
@@ -328,8 +327,8 @@ func (c *Agent) wanted(job *agentJob) bool {
 	return p.live && p.gen == job.gen && p.entries[job.entry].seq == job.request.Seq
 }
 
-// conclude answers a job. From then on its client may send the next one in its
-// place, whether the lock is free already or not.
+// conclude sends the reply of a job. From then on its client may send the next one in
+// its place, whether the lock is free already or not.
 func (c *Agent) conclude(j int32, status wire.ChainStatus) {
 	job := &c.jobs[j]
 	c.Stats.count(status)
@@ -350,7 +349,7 @@ func (c *Agent) conclude(j int32, status wire.ChainStatus) {
 	}
 }
 
-// finish gives back what a job occupied.
+// finish frees the slot and the receive buffer of a job.
 func (c *Agent) finish(j int32) {
 	job := &c.jobs[j]
 	if job.state != jobQueued {

@@ -8,9 +8,9 @@ import (
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
-// agentPeer is a client as the agent knows it, with its last answers: entry
+// agentPeer is a client as the agent knows it, with the last replies to it: entry
 // (sequence mod window) has the newest chain of those that share it. A client
-// has at most window chains without an answer, so nothing that it may still
+// has at most window chains without a reply, so no reply that it may still
 // ask for is overwritten.
 type agentPeer struct {
 	id         uint64
@@ -18,7 +18,7 @@ type agentPeer struct {
 	gen        uint32 // counts clients of this place
 	identity   uint32 // of the agent, as this client knows it
 	conn       uint32 // counts queue pairs
-	inside     int    // jobs without an answer
+	inside     int    // jobs without a reply
 	sending    int    // replies without a completion
 	head, tail int32  // queued jobs; -1: none
 	inTurns    bool   // named in the core's turns
@@ -27,7 +27,7 @@ type agentPeer struct {
 
 type agentEntry struct {
 	seq     uint64 // 0: never used
-	running bool   // no answer yet
+	running bool   // no reply yet
 	turn    bool   // it is a request for a turn, at the lock of slot
 	slot    uint32
 }
@@ -44,11 +44,11 @@ type AgentStats struct {
 	Refused     uint64 // chains that make no sense
 	Repeated    uint64 // copies of chains that were known already
 	Unknown     uint64 // copies of chains too old to be known
-	Malformed   uint64 // messages dropped without an answer
+	Malformed   uint64 // messages dropped without a reply
 	Carried     uint64 // chains executed under the lock of another one
 	Tries       uint64 // times that a lock was examined
 	Unsent      uint64 // replies that could not be posted
-	Turns       uint64 // locks that were reserved for clients who take them in turn
+	Turns       uint64 // locks that were reserved for clients that take them in turn
 	Lapsed      uint64 // those that were not taken in time
 }
 
@@ -65,10 +65,10 @@ func (s *AgentStats) count(status wire.ChainStatus) {
 	}
 }
 
-// newIdentity is what the agent is to a client whose answers it remembers from now on.
-// A client that was forgotten gets another one when it comes back: what it asked for
-// before may have been executed. So does each client of another agent, which began
-// somewhere else.
+// newIdentity returns the agent's identity for a client, from which the client sees that
+// its replies are remembered. A client that was forgotten gets another one when it comes
+// back: its earlier requests may have been executed. So does each client of another agent,
+// which began at another number.
 func (c *Agent) newIdentity() uint32 {
 	const step = 0x9e3779b9 // odd: no number comes again before all others did
 	c.id += step
@@ -78,8 +78,8 @@ func (c *Agent) newIdentity() uint32 {
 	return c.id
 }
 
-// Attach makes room for a client, or tells the agent of its new queue pair:
-// what was sent on the old one is no longer counted.
+// Attach makes room for a client, or notes that it has a new queue pair: replies
+// sent on the old one are no longer counted.
 func (c *Agent) Attach(id uint64) (peer int32, conn uint32, err error) {
 	peer, known := c.ByID[id]
 	if !known {
@@ -105,8 +105,8 @@ func (c *Agent) Attach(id uint64) (peer int32, conn uint32, err error) {
 	return peer, p.conn, nil
 }
 
-// Forget drops a client and all that is remembered of it. Chains of it that
-// run go on; those that wait do not begin.
+// Forget drops a client and the replies to it. Its running chains go on; waiting
+// ones do not begin.
 func (c *Agent) Forget(id uint64) {
 	peer, known := c.ByID[id]
 	if !known {
@@ -118,7 +118,7 @@ func (c *Agent) Forget(id uint64) {
 	for p.head >= 0 {
 		j := p.head
 		c.unqueue(p, -1, j)
-		c.conclude(j, wire.ChainNotAcquired) // tells nobody
+		c.conclude(j, wire.ChainNotAcquired) // sends no reply: p is not live
 		c.finish(j)
 	}
 	c.Broker.Forget(c.now, peer)
@@ -126,7 +126,7 @@ func (c *Agent) Forget(id uint64) {
 	p.conn++
 }
 
-// Sent is told of a SEND that completed, or was not posted.
+// Sent notes that a SEND completed, or was not posted.
 func (c *Agent) Sent(peer int32, conn uint32) {
 	if p := &c.peers[peer]; p.conn == conn {
 		p.sending--
@@ -137,7 +137,7 @@ func (c *Agent) Sent(peer int32, conn uint32) {
 // that asks for more gets none: its client asks again.
 func (l *AgentLimits) MaxSending() int { return 2*l.Window + 2 }
 
-// ReplyAt is the place of an entry's reply among all.
+// ReplyAt returns the offset of an entry's reply among all.
 func (c *Agent) ReplyAt(peer, entry int32) int {
 	return (int(peer)*(c.Limits.Window+1) + int(entry)) * c.Limits.Message
 }
@@ -154,7 +154,7 @@ func (c *Agent) answer(peer, entry int32, status wire.ChainStatus, tries uint32)
 	c.send(peer, entry)
 }
 
-// send has the reply of an entry sent, for the first time or again.
+// send adds the reply of an entry to Outs, for the first time or again.
 func (c *Agent) send(peer, entry int32) {
 	p := &c.peers[peer]
 	if p.sending >= c.Limits.MaxSending() {

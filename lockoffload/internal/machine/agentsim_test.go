@@ -18,7 +18,7 @@ import (
 // that loses, repeats and reorders, initiators that work on the same lock words
 // by one-sided operations, and a target's device that executes the posted
 // operations in any order that it may. Each WRITE has data of its own, so the
-// history of a record tells which chains were executed, and how often.
+// history of a record shows the chains that were executed, and how often.
 type agentWorld struct {
 	rng     *rand.Rand
 	core    *Agent
@@ -36,7 +36,7 @@ type agentWorld struct {
 
 	value   uint64
 	written map[agentSimRecord]map[uint64][]byte // data by version, of what is known to be written
-	newest  map[agentSimRecord]uint64            // answered so far
+	newest  map[agentSimRecord]uint64            // in replies so far
 	reads   []agentSimRead
 }
 
@@ -74,7 +74,7 @@ type agentSimClient struct {
 type agentSimChain struct {
 	body    []byte
 	request wire.ChainRequest
-	floor   map[agentSimRecord]uint64 // versions answered to anybody when it was issued
+	floor   map[agentSimRecord]uint64 // versions in replies to any client when it was issued
 	answer  []byte
 }
 
@@ -389,7 +389,7 @@ func (w *agentWorld) Step(chaos bool) error {
 	return nil
 }
 
-// run answers what is wrong with a history.
+// run runs the world, and returns an error for a history that is wrong.
 func (w *agentWorld) run(steps int) error {
 	for range steps {
 		if err := w.Step(true); err != nil {

@@ -2,11 +2,10 @@ package machine
 
 import "github.com/goverbs/goverbs/lockoffload/internal/memory"
 
-// AgentSlots is a region as its agent sees it. Lock words are only named here, and readers'
-// bits only read;
-// records are read and written with the CPU, which an agent does only while it
-// holds their slot's lock: they are no lock words, and no one-sided client that
-// keeps the rules touches them meanwhile.
+// AgentSlots is a region as its agent sees it. It neither reads nor writes lock words, and
+// only reads readers' bits. It reads and writes records with the CPU, which an agent does
+// only while it holds their slot's lock: they are no lock words, and no one-sided client
+// that keeps the rules touches them meanwhile.
 type AgentSlots struct {
 	memory.Layout
 	mem   []byte
@@ -15,8 +14,8 @@ type AgentSlots struct {
 	sums  uint64 // times that copies were checked
 }
 
-// knownSlot is a slot both of whose copies were valid when they had these heads. While
-// they have, the one that is current still is what was checked: it is written again
+// knownSlot is a slot with two copies that were valid when they had these heads. While
+// they have, the current copy still is the one that was checked: it is written again
 // only when the other one has a higher version. So a client that has one large slot
 // compared again and again does not keep the agent busy with checksums.
 type knownSlot struct {
@@ -24,14 +23,14 @@ type knownSlot struct {
 	heads [2][memory.HeaderSize]byte
 }
 
-// mostKnown bounds what is remembered, of slots that share a place the last one.
+// mostKnown bounds the slots that are remembered, of those that share a place the last one.
 const mostKnown = 4096
 
 func NewAgentSlots(l memory.Layout, mem []byte, epoch uint16) AgentSlots {
 	return AgentSlots{Layout: l, mem: mem, epoch: epoch, known: make([]knownSlot, min(l.Slots, mostKnown))}
 }
 
-// tag is for one lock command, the n-th.
+// tag returns the tag for the n-th lock command.
 func (s *AgentSlots) tag(n uint32, reading bool) uint64 {
 	n &^= memory.ReadingTag | memory.ReservedTag
 	if reading {
@@ -40,14 +39,14 @@ func (s *AgentSlots) tag(n uint32, reading bool) uint64 {
 	return memory.MakeTag(memory.AgentOwner, s.epoch, n)
 }
 
-// reservation is what the n-th lock command reserves a lock with.
+// reservation returns the word with which the n-th lock command reserves a lock.
 func (s *AgentSlots) reservation(n uint32) uint64 { return s.tag(n, false) | memory.ReservedTag }
 
 // anyReader looks for readers of a slot, with the CPU, behind the completion of the lock
 // command. A reader sets its bit before it looks at the lock, and one of the two sees the
 // other. For a device writes to memory in order, what atomics of all queue pairs leave there
 // and completions alike: a bit that was written before the lock is here when the lock
-// command's completion is; and who wrote it later reads the lock word behind that.
+// command's completion is; and a reader that wrote it later reads the lock word behind that.
 func (s *AgentSlots) anyReader(slot int) bool {
 	at := s.ReadersOff(slot)
 	for end := at + s.ReadersSize(); at < end; at += 8 {
@@ -58,7 +57,7 @@ func (s *AgentSlots) anyReader(slot int) bool {
 	return false
 }
 
-// read answers what is current. The data is part of mem.
+// read returns the slot's current data, which is part of mem.
 func (s *AgentSlots) read(slot int) (memory.Current, error) {
 	pair := s.mem[s.PairOff(slot):][:s.PairSize()]
 	if k := &s.known[slot%len(s.known)]; k.slot == slot+1 && k.heads == s.heads(slot) {
@@ -72,7 +71,7 @@ func (s *AgentSlots) read(slot int) (memory.Current, error) {
 	return cur, err
 }
 
-// remember is called when both copies are known to be valid.
+// remember records the heads of a slot's copies, which must both be valid.
 func (s *AgentSlots) remember(slot int) {
 	s.known[slot%len(s.known)] = knownSlot{slot + 1, s.heads(slot)}
 }

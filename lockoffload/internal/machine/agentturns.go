@@ -9,14 +9,14 @@ import (
 )
 
 // An agent's clients ask it for turns at locks that they take and hold themselves, see
-// lockoffload.Fair. Who is next decides package broker; here is what moves its decisions to the
-// device and to the clients. A request for a turn occupies no receive buffer while it
-// waits.
+// lockoffload.Fair. Package broker decides which client is next; this file moves its
+// decisions to the device and to the clients. A request for a turn occupies no receive
+// buffer while it waits.
 
 const (
-	// turnLists are the broker's lists of lock commands under way at a time.
+	// TurnLists are the broker's lists of lock commands under way at a time.
 	TurnLists = 32
-	// turnWords are the results of one.
+	// TurnWords are the results of one list.
 	TurnWords = 2
 	// turnEager is how often a lock that is about to be given back is tried at once.
 	turnEager = 4
@@ -27,8 +27,8 @@ const (
 	// it is left free then.
 	turnRun = 200 * time.Millisecond
 	TurnGap = 10 * time.Millisecond
-	// turnsReserved is how many locks are reserved for one client at a time, at most. One
-	// that asks for more is told so.
+	// turnsReserved is how many locks are reserved for one client at a time, at most. The
+	// agent refuses more.
 	turnsReserved = 1024
 )
 
@@ -41,7 +41,7 @@ func (c *Agent) newBroker() *broker.Broker {
 	})
 }
 
-// takeTurnRequest takes in a request for a turn.
+// takeTurnRequest passes a request for a turn to the broker.
 func (c *Agent) takeTurnRequest(now time.Duration, peer, entry int32, r *wire.ChainRequest) {
 	if uint64(r.Slot) >= uint64(c.Slots.Slots) {
 		c.Stats.Refused++
@@ -53,17 +53,17 @@ func (c *Agent) takeTurnRequest(now time.Duration, peer, entry int32, r *wire.Ch
 	c.Broker.Ask(now, r.Slot, broker.Ask{Peer: peer, Seq: r.Seq})
 }
 
-// withdraw takes back a request for a turn that its client puts another one in the place
-// of: it could not be answered any more. So no client has more requests waiting than it has
-// places.
+// withdraw takes back a request for a turn when its client sends another request in its
+// place: its reply would have no place any more. So no client has more requests waiting
+// than it has places.
 func (c *Agent) withdraw(now time.Duration, peer int32, e *agentEntry) {
 	if e.running && e.turn {
 		c.Broker.Done(now, e.slot, broker.Ask{Peer: peer, Seq: e.seq})
 	}
 }
 
-// endTurn takes in the end of a turn, which has no answer: one that gets lost is found
-// out, and one that comes twice changes nothing.
+// endTurn passes the end of a turn, which has no reply, to the broker: the broker finds
+// out if the message gets lost, and a second one changes nothing.
 func (c *Agent) endTurn(now time.Duration, peer int32, r *wire.ChainRequest) {
 	ops := r.Ops
 	c.Broker.Done(now, r.Slot, broker.Ask{Peer: peer, Seq: ops.Next().Version})
@@ -74,8 +74,8 @@ func (c *Agent) TurnResult(now time.Duration, list int, old []uint64) {
 	c.Broker.Result(now, list, old)
 }
 
-// answerTurns tells clients whose turn it is. One that did not wait for its answer, and
-// has something else under way in its place, loses the turn.
+// answerTurns sends the broker's replies. A client that did not wait for its reply, and
+// has another request under way in its place, loses the turn.
 func (c *Agent) answerTurns(now time.Duration) {
 	for i := 0; i < len(c.Broker.Answers); i++ { // Done may add some
 		a := c.Broker.Answers[i]
@@ -100,5 +100,5 @@ func (c *Agent) answerTurns(now time.Duration) {
 	c.Stats.Lapsed = c.Broker.Lapsed
 }
 
-// Rings is when turn is to be called at the latest.
+// Rings returns the time at which Turn is to be called at the latest.
 func (c *Agent) Rings() time.Duration { return min(c.alarm, c.Broker.Alarm()) }

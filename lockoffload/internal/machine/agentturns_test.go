@@ -18,7 +18,8 @@ func (b *agentBench) ask(peer int32, seq uint64, slot int, of uint64) {
 	b.Turn(0)
 }
 
-// words answers the broker's list, and tells what that would reserve the lock with.
+// words completes the broker's list with the words that it finds, and returns the word
+// that it swaps in last.
 func (b *agentBench) words(old ...uint64) uint64 {
 	require.Len(b.t, b.Broker.Lists, 1)
 	l := b.Broker.Lists[0]
@@ -28,8 +29,8 @@ func (b *agentBench) words(old ...uint64) uint64 {
 	return l.Ops[l.N-1].Swap
 }
 
-// A client asks, is told with what the lock is reserved, and the next one is when it is
-// done. Requests that come again are answered again, and give no second turn.
+// A client asks and gets the word that the lock is reserved with, and so does the next one
+// when it is done. Requests that come again get the reply again, and no second turn.
 func TestTurnsByTheAgent(t *testing.T) {
 	b := newAgentBench(t, 4)
 	one, two := b.client(1), b.client(2)
@@ -68,7 +69,7 @@ func TestTurnsByTheAgent(t *testing.T) {
 	require.True(t, b.Broker.Idle())
 }
 
-// A client whose place for answers has something else by now gets no turn.
+// A client gets no turn if its place for the reply has another request by now.
 func TestTurnOfNobody(t *testing.T) {
 	b := newAgentBench(t, 4)
 	one := b.client(1)
@@ -84,8 +85,8 @@ func TestTurnOfNobody(t *testing.T) {
 	require.Zero(t, b.Stats.Turns)
 }
 
-// A client that goes on asking, and waits for no answer, has as many requests waiting as
-// it has places for answers: those that it has put others in the place of are withdrawn.
+// A client that goes on asking, and waits for no reply, has as many requests waiting as
+// it has places for replies: a request is withdrawn when another one takes its place.
 func TestTurnsOfOneClientAreBounded(t *testing.T) {
 	b := newAgentBench(t, 4)
 	one, two := b.client(1), b.client(2)
@@ -162,8 +163,8 @@ func TestReservationOfAnAgentBefore(t *testing.T) {
 	require.Equal(t, 500*time.Millisecond, turnPatience, "as doc.go has it")
 }
 
-// Who finds that the agent has a lock, and does not ask it, knows: the pauses between
-// looks are to be shorter than the time for which it lets the lock go.
+// A client that finds a lock in the agent's hands, without having asked for a turn, notes
+// it: its pauses must be shorter than the time for which the agent lets the lock go.
 func TestHandOffIsNoticed(t *testing.T) {
 	b := newBench()
 	tags := &memory.Tagger{Owner: 1, Epoch: 1}

@@ -32,7 +32,7 @@ func compare(l *memory.Layout, cur *memory.Current, accesses []Access) (err erro
 	return err
 }
 
-// take notes what a record has.
+// take copies a record's version and, if the access reads, its data.
 func (a *Access) take(r memory.Content) {
 	a.Version = r.Version
 	if a.Kind == wire.AccessRead {
@@ -44,9 +44,9 @@ func (a *Access) take(r memory.Content) {
 //
 //	[CMP_SWAP lock 0 -> tag, READ readers and both copies]   compute   [WRITE, CMP_SWAP lock tag -> 0]
 //
-// The WRITE is posted only when the lock command's result says that the lock
-// is ours: nothing else would hold it back. It goes to the copy that is not current,
-// and is the change: whoever READs all of it may see it.
+// The WRITE is posted only when the lock command's result says that the lock was
+// acquired: nothing else would hold it back. It goes to the copy that is not current,
+// and is the change: a READ that gets all of it may see it.
 type Chain struct {
 	Acquire
 	Accesses []Access
@@ -54,7 +54,7 @@ type Chain struct {
 	// Data of those that read is valid until it returns. It is called if no compare
 	// differs, and may be nil.
 	Change func([]Access) error
-	// Allowed tells whether WRITEs may still be posted under the session's lease.
+	// Allowed returns an error unless WRITEs may still be posted under the session's lease.
 	Allowed func() error
 
 	Version uint64 // of the last access
@@ -102,7 +102,7 @@ func (m *Chain) compute(old *memory.Current) error {
 	return err
 }
 
-// perform does in local memory what the chain says, and adds the WRITE.
+// perform carries out the accesses in local memory, and adds the WRITE.
 func (m *Chain) perform(old *memory.Current, write bool) {
 	now, staged := *old, false
 	for i := range m.Accesses {

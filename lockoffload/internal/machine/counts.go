@@ -23,7 +23,7 @@ const (
 	FormTwoStep               // lock command and READ, then WRITE and unlock command
 )
 
-// Counts are what happened to a lock. See lockoffload.Counts.
+// Counts are the counts of events of a lock. See lockoffload.Counts.
 type Counts struct {
 	Tries, Acquired, Failed, Waits, Torn, Lost uint64
 	// What was carried out, by form.

@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
-// Looks at readers are tries too: who may try so often does not keep others out for as
-// long as somebody reads.
+// Looks at readers are tries too: a client with limited tries does not keep others out for
+// as long as others read.
 func TestTriesEndUnderReaders(t *testing.T) {
 	b := newBench()
 	storeWord(b.s.mem, b.s.l.ReadersOff(0), 4)
@@ -22,7 +22,7 @@ func TestTriesEndUnderReaders(t *testing.T) {
 	require.Zero(t, memory.LoadWord(b.s.mem, b.s.l.LockOff(0)))
 }
 
-// Each record has a version of its own, whoever writes it.
+// Each record has a version of its own, with any writer.
 func TestVersionsOfRecords(t *testing.T) {
 	b := newBench()
 	tags := &memory.Tagger{Owner: 1, Epoch: 1}

@@ -2,9 +2,9 @@ package machine
 
 import "time"
 
-// Lease is what the target knows of one client's lease, from the word in which that one
-// counts its heartbeats. The client has the lease of a heartbeat from when it posted it, if
-// it is acknowledged. The target counts from when it sees the heartbeat, which is later,
+// Lease is what the target knows of one client's lease, from the word in which the client
+// counts its heartbeats. The client's lease runs from the posting of a heartbeat, if that
+// is acknowledged. The target counts from when it sees the heartbeat, which is later,
 // and waits half a lease longer, since clocks run apart.
 //
 // A heartbeat may come in after the look that found none and before the client's queue pair
@@ -20,13 +20,13 @@ type Lease struct {
 // Goodbye in the heartbeat word ends a session at once.
 const Goodbye = 1<<64 - 1
 
-// NewLease is of a client that was admitted at a time, with 0 in its word. Its first
-// heartbeat may take as long as first.
+// NewLease returns the lease of a client that is admitted at now, with 0 in its word. Its
+// first heartbeat may take as long as first.
 func NewLease(length, first time.Duration, now time.Time) Lease {
 	return Lease{length: length, first: first, seen: now}
 }
 
-// LeaseState is what a look at a lease says.
+// LeaseState is the result of [Lease.Look].
 type LeaseState uint8
 
 const (
@@ -35,7 +35,8 @@ const (
 	LeaseLeft            // the client said goodbye
 )
 
-// Look takes what the word has. now is not before the word was read.
+// Look takes the value of the heartbeat word and returns the state of the lease. now must
+// not be before the word was read.
 func (l *Lease) Look(word uint64, now time.Time) LeaseState {
 	if word != l.word {
 		l.word, l.seen, l.alive = word, now, true
@@ -56,9 +57,10 @@ func (l *Lease) Look(word uint64, now time.Time) LeaseState {
 // LeaseLimit returns how long the target waits for the end of a lease.
 func LeaseLimit(length time.Duration) time.Duration { return length + length/2 }
 
-// Fenced takes what the word has when nothing of the client is executed any more, and a
-// time that is not before that. It returns when the lease has run out: now if the client
-// has left or never had one, later if a heartbeat came in after the last look.
+// Fenced takes the value of the heartbeat word when no request of the client is executed
+// any more, and a time that is not before that. It returns when the lease has run out: now
+// if the client has left or never had one, else a time that is later if a heartbeat came in
+// after the last look.
 func (l *Lease) Fenced(word uint64, now time.Time) time.Time {
 	if word != l.word {
 		l.word, l.seen, l.alive = word, now, true
@@ -70,23 +72,24 @@ func (l *Lease) Fenced(word uint64, now time.Time) time.Time {
 }
 
 // KeptLease is a lease as its client knows it, which relies on its locks until it is over.
-// It runs from the posting of the last heartbeat that was acknowledged: when that came in
-// the client cannot know.
+// It runs from the posting of the last heartbeat that was acknowledged: the client cannot
+// know when that came in.
 type KeptLease struct {
 	length        time.Duration
 	posted, until time.Time
 }
 
-// NewKeptLease is of a client that posts its first heartbeat at a time.
+// NewKeptLease returns the lease of a client that posts its first heartbeat at now.
 func NewKeptLease(length time.Duration, now time.Time) KeptLease {
 	return KeptLease{length: length, posted: now, until: now.Add(length)}
 }
 
-// Posted is called before a heartbeat is posted; the one before was acknowledged.
+// Posted notes that a heartbeat is about to be posted; the previous one must have been
+// acknowledged.
 func (k *KeptLease) Posted(now time.Time) { k.posted = now }
 
-// Acknowledged is called when the last heartbeat that was posted has been.
+// Acknowledged notes that the last heartbeat posted has been acknowledged.
 func (k *KeptLease) Acknowledged() { k.until = k.posted.Add(k.length) }
 
-// Until is when the lease is over.
+// Until returns the time at which the lease is over.
 func (k *KeptLease) Until() time.Time { return k.until }

@@ -1,12 +1,12 @@
-// Package machine has what package lockoffload decides: operations of clients
+// Package machine has the state machines of package lockoffload: operations of clients
 // ([Acquire], [Reader], [Chain], [Releaser], [SwapWriter]), the recovery at the
 // target ([Recovery]) and the target's [Agent], without clocks, goroutines
 // or queue pairs.
 //
-// A [Machine] fills in a list of one-sided requests; whoever drives it executes the list
+// A [Machine] fills in a list of one-sided requests; its driver executes the list
 // and steps the machine again. On a device a list is one batch and one wait; in tests it
 // runs against plain memory, in any order that a device might choose. The agent takes
-// requests, results and the time, and answers what to post.
+// requests, results and the time, and returns requests to post.
 package machine
 
 import "github.com/goverbs/goverbs/lockoffload/internal/memory"
@@ -29,13 +29,13 @@ type Op struct {
 	At, N int    // local memory: data, or the 8 bytes of an atomic's result
 }
 
-// Verdict is what a machine wants next.
+// Verdict is what the driver of a machine must do next.
 type Verdict uint8
 
 const (
 	Post  Verdict = iota // execute the list, then step
 	Sleep                // pause, then step
-	Last                 // post the list and be done; Settled looks at its results
+	Last                 // post the list and be done; Settled checks its results
 	Done                 // nothing
 )
 
@@ -43,13 +43,13 @@ const (
 type Machine interface {
 	Step() (Verdict, error)
 	// Undo is called instead of Step, once all results are in, by a caller
-	// that gives up, until the answer is Last or Done.
+	// that gives up, until it returns Last or Done.
 	Undo() (Verdict, error)
 	Base() *Work
 }
 
-// Work is what all machines have: a list under construction, its memory, what
-// they count.
+// Work is the state that all machines have: a list under construction, its memory,
+// and counts.
 type Work struct {
 	L    memory.Layout
 	Mem  []byte // local, memory.Layout.LocalSize bytes
@@ -63,15 +63,15 @@ type Work struct {
 
 	Wrote  bool // some list has a WRITE of a slot
 	Missed bool
-	// HandedOn tells that the target's agent was seen to have the lock: who looks twice
-	// within TurnGap finds it free in the end.
+	// HandedOn is true if the target's agent was seen to have the lock: a client that
+	// looks twice within TurnGap finds it free in the end.
 	HandedOn bool
 	Count    Counts
 }
 
 func (w *Work) Base() *Work { return w }
 
-// Next is where the copy to be written is made.
+// Next returns the memory in which the copy to be written is made.
 func (w *Work) Next() []byte { return w.Mem[w.L.WriteAt():][:w.L.CopyStride()] }
 
 // begin starts a list. Results of the one before are gone.
@@ -92,7 +92,7 @@ func (w *Work) fetchAdd(off int, add uint64) int {
 	return w.atomic(Op{Kind: OpFetchAdd, Off: off, A: add})
 }
 
-// load is a READ of a word that stays in the order of the list.
+// load adds an atomic that reads a word, and so stays in the order of the list.
 func (w *Work) load(off int) int { return w.fetchAdd(off, 0) }
 
 // read makes one READ of what lies together at both ends: a request costs more
@@ -109,7 +109,7 @@ func (w *Work) read(off, at, n int) {
 
 func (w *Work) readSlot(slot int) { w.read(w.L.PairOff(slot), w.L.PairAt(), w.L.PairSize()) }
 
-// Decode looks at the copies that were read.
+// Decode returns the current data from the copies that were read.
 func (w *Work) Decode() (memory.Current, error) {
 	return w.L.DecodePair(w.Mem[w.L.PairAt():][:w.L.PairSize()])
 }
@@ -122,13 +122,14 @@ func (w *Work) writeSlot(slot int, old *memory.Current) {
 	w.Ops = append(w.Ops, Op{Kind: OpWrite, Off: w.L.CopyOff(slot, 1-old.Which), At: w.L.WriteAt(), N: n})
 }
 
-// result is the old value that the i-th request of the list, an atomic, found.
+// result returns the old value that the i-th request of the list, an atomic, found.
 func (w *Work) result(i int) uint64 { return memory.LoadWord(w.Mem, w.Ops[i].At) }
 
-// heldBy notes what was found in a lock word that was not free.
+// heldBy notes the tag found in a lock word that was not free.
 func (w *Work) heldBy(tag uint64) { w.HandedOn = w.HandedOn || tag>>48 == memory.AgentOwner }
 
-// Settled is called when the results of the last list are in.
+// Settled returns ErrLost if the last list, with its results in, gave a lock back that was
+// no longer held.
 func (w *Work) Settled() error {
 	if w.back < 0 {
 		return nil

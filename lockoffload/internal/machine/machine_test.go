@@ -28,7 +28,7 @@ func (b *bench) prepare(m Machine) Machine {
 	return m
 }
 
-// run executes a machine to its end and answers its last list.
+// run executes a machine to its end and returns its last list.
 func (b *bench) run(t *testing.T, m Machine) ([]Op, error) {
 	t.Helper()
 	lists, v, err := b.lists(t, m)
@@ -38,7 +38,7 @@ func (b *bench) run(t *testing.T, m Machine) ([]Op, error) {
 	return lists[len(lists)-1], err
 }
 
-// lists executes a machine to its end and answers all that it posted.
+// lists executes a machine to its end and returns all lists that it posted.
 func (b *bench) lists(t *testing.T, m Machine) (lists [][]Op, end Verdict, err error) {
 	t.Helper()
 	b.prepare(m)

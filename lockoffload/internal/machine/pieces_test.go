@@ -25,7 +25,7 @@ func word(v uint64) []byte {
 
 // A holder dies when a part of its WRITE has been executed. The one after it writes what
 // is the same in large parts, so that for a moment what it has written and what is left
-// of the dead one's may be all of the dead one's. Nobody reads that: it has not happened.
+// of the dead one's may be all of the dead one's. No reader gets that: it has not happened.
 func TestPiecesOfADeadWriterAreNotCompleted(t *testing.T) {
 	const dead, before, after = 77, 2, 88
 	torn := 0

@@ -23,12 +23,12 @@ import (
 //
 //	[CMP_SWAP lock 0 -> tag, READ]   [CMP_SWAP lock tag -> 0]
 //
-// A copy that a dead holder's WRITE left in pieces may become whole in the eyes of a READ
-// that sees some of it early, and the rest in what the next holder writes. So the recovery
-// takes the beginning of such a copy away, and gives the lock back when all READs are over
+// A copy that a dead holder's WRITE left in pieces may look whole to a READ that sees
+// some of it early, and the rest in what the next holder writes. So the recovery
+// clears the head of such a copy, and gives the lock back when all READs are over
 // that may have seen it: those that take longer than ReadTime are thrown away.
 type Reader struct {
-	Acquire           // of the held form; its work is everybody's
+	Acquire           // of the held form; all forms use its Work
 	Accesses []Access // which read and compare
 	Form     Form
 	posted   bool // a READ, or a chain, is under way
@@ -41,8 +41,8 @@ type Reader struct {
 	began  time.Time
 }
 
-// How often a READ without a lock may meet a WRITE. After that there may be one that
-// nobody will finish.
+// How often a READ without a lock may meet a WRITE. After that there may be one that will
+// never be finished.
 const mostReads = 4
 
 func (m *Reader) Step() (Verdict, error) {
@@ -100,7 +100,7 @@ func (m *Reader) chain() (Verdict, error) {
 	return m.judge()
 }
 
-// judge looks at what was read without a lock, or perhaps after it.
+// judge checks data that was read without a lock, or perhaps after the unlock command.
 func (m *Reader) judge() (Verdict, error) {
 	cur, err := m.Decode()
 	if err == nil && cur.Whole && !m.late() {
@@ -119,12 +119,12 @@ func (m *Reader) starts() {
 	}
 }
 
-// late tells whether the READ may have seen what was there before a recovery, and what
-// came after it.
+// late reports whether the READ may have seen data both from before a recovery and from
+// after it.
 func (m *Reader) late() bool { return m.Now != nil && m.Now().Sub(m.began) > m.InTime }
 
-// ReadTime is how long a READ without a lock may take, of clients with a lease; 0: they
-// have none.
+// ReadTime returns how long a READ without a lock may take for clients with a lease; 0:
+// they have none.
 func ReadTime(lease time.Duration) time.Duration {
 	const most = 100 * time.Millisecond
 	if lease <= 0 {

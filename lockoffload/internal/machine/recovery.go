@@ -7,12 +7,12 @@ import (
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 )
 
-// Recovery takes back what sessions left behind, of all together that ended at a time
-// and after their queue pairs were moved to where nothing late can execute. It is
-// stepped by the target, whose own queue pair executes the lists: the lock of each slot
-// that carries a tag of theirs, and their bits among the readers.
+// Recovery takes back locks that ended sessions left behind, for several sessions together:
+// the lock of each slot that carries a tag of theirs, and their bits among the readers.
+// Their queue pairs must be in a state in which no late request can execute. The target
+// drives it through its own queue pair.
 //
-// It looks at each slot once, with the CPU, and posts requests for what it finds only,
+// It looks at each slot once, with the CPU, and posts requests only for what it finds,
 // those of several slots together.
 //
 // Where a WRITE was executed in part, the copy loses its head, or the next WRITE over it
@@ -21,23 +21,23 @@ import (
 type Recovery struct {
 	Work
 	Region []byte
-	// dead tells of the identity in a tag whether it is one of theirs. What the
-	// CPU sees of them stays, since nobody else changes that.
+	// Dead reports whether the identity in a tag is one of theirs. What the CPU sees of
+	// them stays, since no other client changes it.
 	Dead    func(identity uint64) bool
 	Readers []uint64 // their bits among a slot's readers
 
 	Slot, End int // what is still to be looked at; end 0 is all
 	settled   bool
 	agents    bool  // they are agents, which change copies as a whole
-	pieces    []int // slots with a copy in pieces, whose lock stays until after the pause
+	pieces    []int // slots with a copy in pieces; their locks stay until after the pause
 	paused    bool
 	Freed     int // locks and bits
 }
 
-// Identity is whose a session is.
+// Identity identifies a session.
 type Identity struct{ Owner, Epoch uint16 }
 
-// DeadSessions has a recovery look for sessions.
+// DeadSessions has the recovery look for locks of sessions, and returns it.
 func (m *Recovery) DeadSessions(l *memory.Layout, sessions ...Identity) *Recovery {
 	gone := make(map[uint64]bool, len(sessions))
 	m.Readers = make([]uint64, l.ReadersSize()/8)
@@ -89,7 +89,7 @@ func (m *Recovery) Step() (Verdict, error) {
 		if m.Slot = scan.Busy(m.Region, m.Slot, m.End, m.Readers); m.Slot == m.End {
 			break
 		}
-		// What it finds stays until it is taken back, since nobody else changes that. So
+		// What it finds stays until it is taken back, since no other client changes it. So
 		// only the slot that fills a list is looked at again, behind it.
 		if m.collect(m.Slot); len(m.Ops) >= fullList {
 			break
@@ -141,8 +141,8 @@ func (m *Recovery) unlock(slot int) {
 	m.Freed++
 }
 
-// behead adds a WRITE over the head of the copy that is in pieces, and tells whether there
-// is one. It may have none any more, if a recovery before this one came so far.
+// behead adds a WRITE over the head of the copy that is in pieces, and reports whether
+// there is one. Its head may be clear already, if an earlier recovery came so far.
 func (m *Recovery) behead(slot int) bool {
 	cur, err := m.L.DecodePair(m.Region[m.L.PairOff(slot):][:m.L.PairSize()])
 	if err != nil || cur.Whole {
@@ -153,7 +153,7 @@ func (m *Recovery) behead(slot int) bool {
 	return true
 }
 
-// SessionsRecovery takes back whatever sessions left, in a region that has none.
+// SessionsRecovery returns a recovery of all that sessions left, in a region that has none.
 func SessionsRecovery(l *memory.Layout, region []byte) *Recovery {
 	return &Recovery{
 		Region: region, Readers: slices.Repeat([]uint64{1<<64 - 1}, l.ReadersSize()/8),
@@ -161,8 +161,8 @@ func SessionsRecovery(l *memory.Layout, region []byte) *Recovery {
 	}
 }
 
-// AgentRecovery takes back the locks that agents left. It touches no data: what an agent
-// has reserved, a client that lives may take and write to at the same time.
+// AgentRecovery returns a recovery of the locks that agents left. It touches no data: a lock
+// that an agent has reserved, a live client may take at the same time, and write under it.
 func AgentRecovery(region []byte) *Recovery {
 	return &Recovery{Region: region, agents: true, Dead: func(identity uint64) bool { return identity>>16 == memory.AgentOwner }}
 }

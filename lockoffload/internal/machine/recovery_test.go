@@ -108,7 +108,7 @@ func TestRecoveryLooksOnce(t *testing.T) {
 	require.Equal(t, 40, m.Freed)
 }
 
-// What a million slots cost who looks for what sixteen dead clients held.
+// The cost of a million slots for the recovery of sixteen dead clients.
 func TestRecoveryOfAMillionSlots(t *testing.T) {
 	onHost(t)
 	slots := 1_000_000

@@ -25,7 +25,7 @@ type sim struct {
 	flaws   flaws
 	clients []*simClient
 	agent   *simAgent
-	late    []*simList // of wires that nobody fenced
+	late    []*simList // of wires that are not fenced
 	// What a queue pair was writing when it was reset is still on its way to memory,
 	// until something is read through the device.
 	bus    []*simList
@@ -91,7 +91,7 @@ func (s *sim) word(a *access8, mem []byte) {
 	}
 }
 
-// step executes one memory access of the list and tells whether it is done.
+// step executes one memory access of the list and reports whether it is done.
 func (s *sim) execute(x *simList) bool {
 	if x.write != nil {
 		s.word(x.write, x.w.Mem)
@@ -213,7 +213,7 @@ func (c *simClient) advance() {
 		c.pauses = 1 + c.s.rng.IntN(20)
 		c.undone = c.s.rng.IntN(100) == 0 // its caller gives up
 	case Last:
-		// Nobody has to wait for this list: the next operation may begin.
+		// The next operation may begin without waiting for this list.
 		m, next := c.m, c.next
 		if c.undone {
 			err = ErrNotAcquired
@@ -236,7 +236,7 @@ func (c *simClient) advance() {
 	}
 }
 
-// turn lets the client do something and tells whether it did.
+// turn lets the client do something and reports whether it did.
 func (c *simClient) turn() bool {
 	s := c.s
 	if c.stalled > 0 {

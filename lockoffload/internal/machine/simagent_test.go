@@ -116,7 +116,7 @@ func (a *simAgent) call(c *simCall) {
 	a.requests = append(a.requests, simMessage{c.client, c.body})
 }
 
-// forgetCall has nobody wait for an answer.
+// forgetCall drops a call, so that none waits for the reply.
 func (a *simAgent) forgetCall(client, seq uint64) {
 	a.calls = slices.DeleteFunc(a.calls, func(c *simCall) bool { return c.client == client && c.seq == seq })
 }

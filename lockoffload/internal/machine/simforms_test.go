@@ -195,8 +195,8 @@ func (c *simClient) swapThen(slot int, then func(old uint64)) {
 	})
 }
 
-// swapWrite moves the pointer if it is where this client saw it. ended is told
-// whether nobody knows.
+// swapWrite moves the pointer if it is where this client saw it. unknown is true if the
+// outcome is not known.
 func (c *simClient) swapWrite(slot int, old, v uint64, ended func(err error, unknown bool)) {
 	s, call, at := c.s, c.s.tick(), c.s.l.Slots*c.s.l.Records+slot
 	pointers := c.pointers

@@ -10,8 +10,8 @@ import (
 // index 12 bits | version 52 bits. At first it names copy 0.
 //
 // Two copies belong to each owner number, for ever: 2(n-1) and 2(n-1)+1 to
-// owner n. At most one of the two is current; the other one is the owner's to
-// write at any time, for nobody accepts it: a reader wants the copy that the
+// owner n. At most one of the two is current; the owner may write the other one
+// at any time, for no reader accepts it: a reader requires the copy that the
 // pointer names to have the version that the pointer names. A write prepares
 // the copy that is not current, then moves the pointer to it:
 //
@@ -19,14 +19,13 @@ import (
 //
 // The WRITE is executed before the CMP_SWAP behind it, so that a pointer never
 // names a copy that is not there. The version grows with each move: a pointer
-// that was seen never comes back. That a copy of the owner's is current, the
-// owner knows even if it has not seen the pointer for long, since nobody else
-// can make it so; after an outcome that it does not know, and in a new session,
-// it looks first.
+// that was seen never comes back. An owner knows which of its copies is current
+// even if it has not seen the pointer for long, since no other client can make
+// one current; after an unknown outcome, and in a new session, it looks first.
 //
-// A client that dies leaves nothing to take back: what it wrote without moving
-// the pointer, the next owner of the number overwrites; what it moved the
-// pointer to is whole and stays until somebody writes.
+// A client that dies leaves nothing to take back: the next owner of the number
+// overwrites a copy that was written without moving the pointer; a copy that the
+// pointer was moved to is whole and stays until the next write.
 
 const SwapVersionBits = memory.VersionBits
 
@@ -37,7 +36,7 @@ func makePointer(index int, version uint64) uint64 {
 func pointerIndex(p uint64) int      { return int(p >> SwapVersionBits) }
 func PointerVersion(p uint64) uint64 { return p & (1<<SwapVersionBits - 1) }
 
-// privateCopy is the one of an owner's two copies that is not current.
+// privateCopy returns the one of an owner's two copies that is not current.
 func privateCopy(owner uint16, pointer uint64) int {
 	first := 2 * (int(owner) - 1)
 	if pointerIndex(pointer) == first {
@@ -46,7 +45,7 @@ func privateCopy(owner uint16, pointer uint64) int {
 	return first
 }
 
-// SwapLook is what the two operations have in common: a pointer, perhaps known.
+// SwapLook is the state that the two operations have in common: a pointer, perhaps known.
 type SwapLook struct {
 	Work
 	Slot    int
@@ -57,7 +56,7 @@ type SwapLook struct {
 
 func (m *SwapLook) Undo() (Verdict, error) { return Done, nil }
 
-// point takes what a look at the pointer found, or refuses it.
+// point records a pointer that was read, or returns an error if it is invalid.
 func (m *SwapLook) point(p uint64) error {
 	if pointerIndex(p) >= m.L.Swap {
 		m.Known = false

@@ -26,7 +26,7 @@ type swapWorld struct {
 	value   uint64
 
 	written map[uint64][]byte   // by version
-	maybe   map[uint64][][]byte // outcomes that nobody knows
+	maybe   map[uint64][][]byte // unknown outcomes
 	newest  uint64
 }
 
@@ -187,7 +187,7 @@ func (c *swapSimClient) ended(err error) error {
 	return w.happened(version, c.data)
 }
 
-// plausible tells whether some client wrote the data under the version.
+// plausible reports whether some client wrote the data under the version.
 func (w *swapWorld) plausible(version uint64, data []byte) bool {
 	if bytes.Equal(w.written[version], data) {
 		return true
@@ -200,7 +200,7 @@ func (w *swapWorld) plausible(version uint64, data []byte) bool {
 	return slices.ContainsFunc(w.maybe[version], func(m []byte) bool { return bytes.Equal(m, data) })
 }
 
-// happened is told of data that somebody saw or knows to be written.
+// happened notes data that a client saw or knows to be written.
 func (w *swapWorld) happened(version uint64, data []byte) error {
 	if was, ok := w.written[version]; ok && !bytes.Equal(was, data) {
 		return fmt.Errorf("version %d is %x and %x", version, was, data)

@@ -26,7 +26,7 @@ func (m *Loader) Step() (Verdict, error) {
 
 func (m *Loader) Undo() (Verdict, error) { return Done, nil }
 
-// Committer writes what was staged under a lock, and keeps it.
+// Committer writes the copy that was staged under a lock, and keeps the lock.
 type Committer struct {
 	Work
 	Slot   int
@@ -46,19 +46,19 @@ func (m *Committer) Step() (Verdict, error) {
 
 func (m *Committer) Undo() (Verdict, error) { return Done, nil }
 
-// Releaser writes what was staged under a lock, if anything was, and gives the lock
-// back:
+// Releaser writes the copy that was staged under a lock, if there is one, and gives the
+// lock back:
 //
 //	[WRITE, CMP_SWAP lock tag -> 0]
 //
-// Everything that a holder changes is in one WRITE: readers, who take no lock, never
-// see the inside of a critical section, unless it commits some of it before.
+// All changes of a holder are in one WRITE: readers, which take no lock, never see the
+// inside of a critical section, unless the holder commits some of it before.
 type Releaser struct {
 	Work
 	Grant   Grant
 	Owner   uint16
 	Old     *memory.Current // what is current, if there is something to be written
-	Allowed func() error    // whether it still may be
+	Allowed func() error    // returns an error unless it still may be
 }
 
 func (m *Releaser) Step() (Verdict, error) {

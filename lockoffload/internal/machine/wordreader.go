@@ -9,7 +9,7 @@ type SharedMachine interface {
 	Attempts() int
 }
 
-// NewSharedMachine makes the one that suits a client; held is called when the lock is
+// NewSharedMachine returns the machine that suits a client; held is called when the lock is
 // held.
 func NewSharedMachine(l *memory.Layout, tags *memory.Tagger, slot, tries int, held func()) SharedMachine {
 	g := Grant{Slot: slot, Shared: true}

@@ -1,5 +1,6 @@
-// Package memory says where in a region lock words and records lie, and what they mean:
-// the layout of slots, the two copies of a slot's data, and tags. It reads and writes bytes that it is given, and knows nothing of devices.
+// Package memory defines where in a region lock words and records lie, and what they mean:
+// the layout of slots, the two copies of a slot's data, and tags. It reads and writes bytes
+// that it is given, and knows nothing of devices.
 package memory
 
 import (
@@ -38,7 +39,7 @@ const (
 	readerWords = 24
 )
 
-// Layout is what lockoffload.Layout is to programs, which says more about it.
+// Layout is lockoffload.Layout, which is documented in more detail.
 type Layout struct {
 	Slots   int // 1 to 2^30
 	Size    int // bytes of data in a record, at most; 1 to 1 MiB
@@ -47,7 +48,7 @@ type Layout struct {
 	Swap    int // private copies in each slot, at most 4096
 }
 
-// WithDefaults has the numbers that 0 stands for.
+// WithDefaults returns the layout with the numbers that 0 stands for.
 func (l Layout) WithDefaults() Layout {
 	if l.Records == 0 {
 		l.Records = 1
@@ -64,7 +65,7 @@ const MostReaderBits = 512
 
 const maxRegion = 1 << 40
 
-// Check is for layouts with defaults.
+// Check returns an error for a layout, with defaults, that is out of range.
 func (l Layout) Check() error {
 	in := func(v, low, high int) bool { return low <= v && v <= high }
 	if !in(l.Slots, 1, 1<<30) || !in(l.Size, 1, 1<<20) || !in(l.Records, 1, 1024) || !in(l.Clients, 1, 4096) || !in(l.Swap, 0, 4096) ||
@@ -74,7 +75,7 @@ func (l Layout) Check() error {
 	return nil
 }
 
-// Bytes is the memory that the layout needs.
+// Bytes returns the size of the memory that the layout needs.
 func (l Layout) Bytes() int {
 	l = l.WithDefaults()
 	return l.Table() + l.Slots*l.SlotStride()
@@ -95,10 +96,10 @@ func (l *Layout) SlotStride() int {
 	return align(l.swapStart()+l.Swap*l.SwapStride(), lineSize)
 }
 
-// readerBits is how many clients, the first ones, have a bit among a slot's readers.
+// readerBits returns how many clients, the first ones, have a bit among a slot's readers.
 func (l *Layout) readerBits() int { return min(l.Clients, MostReaderBits) }
 
-// BeatOff is the heartbeat word of the client with an owner number.
+// BeatOff returns the offset of the heartbeat word of the client with an owner number.
 func (l *Layout) BeatOff(owner uint16) int { return (int(owner) - 1) * lineSize }
 
 func (l *Layout) slotOff(slot int) int    { return l.Table() + slot*l.SlotStride() }
@@ -106,42 +107,42 @@ func (l *Layout) LockOff(slot int) int    { return l.slotOff(slot) + lockWord }
 func (l *Layout) FenceOff(slot int) int   { return l.slotOff(slot) + fenceWord }
 func (l *Layout) PointerOff(slot int) int { return l.slotOff(slot) + pointerWord }
 
-// ReadersOff is the first of the words with a bit for each reader.
+// ReadersOff returns the offset of the first of the words with a bit for each reader.
 func (l *Layout) ReadersOff(slot int) int { return l.slotOff(slot) + readerWords }
 
-// HasReaderBit tells whether a client has a bit among the readers. Others take the lock
+// HasReaderBit reports whether a client has a bit among the readers. Others take the lock
 // word to read.
 func (l *Layout) HasReaderBit(owner uint16) bool { return int(owner) <= l.readerBits() }
 
-// ReaderBit is the word and the bit of one client among the readers.
+// ReaderBit returns the offset of the word, and the bit, of one client among the readers.
 func (l *Layout) ReaderBit(slot int, owner uint16) (off int, bit uint64) {
 	n := int(owner) - 1
 	return l.ReadersOff(slot) + n/64*8, 1 << (n % 64)
 }
 
-// PairOff is where both copies of a slot's data begin, pairSize bytes.
+// PairOff returns the offset of both copies of a slot's data, PairSize bytes.
 func (l *Layout) PairOff(slot int) int { return l.ReadersOff(slot) + l.ReadersSize() }
 
-// CopyOff is one of the copies, 0 or 1.
+// CopyOff returns the offset of one of the copies, 0 or 1.
 func (l *Layout) CopyOff(slot, which int) int { return l.PairOff(slot) + which*l.CopyStride() }
 
-// SwapOff is one of the private copies of a slot.
+// SwapOff returns the offset of one of the private copies of a slot.
 func (l *Layout) SwapOff(slot, i int) int {
 	return l.slotOff(slot) + l.swapStart() + i*l.SwapStride()
 }
 
 func align(n, to int) int { return (n + to - 1) / to * to }
 
-// Scan finds the few slots, among many, in which somebody has something. It works out
-// once where they are, and takes a few instructions for each of the others.
+// Scan finds the few slots, among many, that are locked or have readers. It computes their
+// place once, and takes a few instructions for each of the others.
 type Scan struct{ first, stride int }
 
-// Scan is of layouts with defaults.
+// Scan returns the scan of a layout with defaults.
 func (l *Layout) Scan() Scan { return Scan{l.slotOff(0), l.SlotStride()} }
 
-// Busy is the first slot, of those before end, whose lock is held, or whose readers have a
-// bit of the masks, each for a word of readers from the first on. It is end if there is
-// none.
+// Busy returns the first slot, from slot to end, with a lock that is held or with readers
+// that have a bit of the masks, each for a word of readers from the first on. It returns
+// end if there is none.
 func (s Scan) Busy(mem []byte, slot, end int, readers []uint64) int {
 	var first uint64 // of the masks, which is the only one in most layouts
 	if len(readers) > 0 {
@@ -182,11 +183,11 @@ func (l Layout) Format(mem []byte, first uint64) {
 	}
 }
 
-// VersionBits are those of a version: the pointer to a private copy has it beside the
+// VersionBits is the width of a version: the pointer to a private copy has it beside the
 // number of the copy.
 const VersionBits = 52
 
-// LoadWord is a word of memory, in the order of bytes of who looks.
+// LoadWord returns a word of memory in the host's byte order.
 func LoadWord(mem []byte, at int) uint64 { return binary.NativeEndian.Uint64(mem[at:]) }
 
 func storeWord(mem []byte, at int, v uint64) { binary.NativeEndian.PutUint64(mem[at:], v) }

@@ -51,7 +51,7 @@ func TestTwoCopies(t *testing.T) {
 	require.ErrorIs(t, err, ErrRecord)
 }
 
-// What somebody has of a slot is found, in each slot and by itself, and nothing else is.
+// A held lock or a reader's bit is found, in each slot and by itself, and nothing else is.
 func TestScan(t *testing.T) {
 	for _, l := range []Layout{{Slots: 1, Size: 8}, {Slots: 5, Size: 8, Clients: 100}, {Slots: 3, Size: 100, Records: 2, Clients: 1000, Swap: 1}} {
 		l = l.WithDefaults()

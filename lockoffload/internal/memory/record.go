@@ -7,8 +7,8 @@ import (
 )
 
 // A slot's data has two copies. A change writes the one that is not current, as a
-// whole, so that a writer who dies in the middle damages nothing that counts, and so
-// that all records change at one moment: when the last byte of the copy is there. A
+// whole, so that a writer that dies in the middle does not damage the current copy, and
+// so that all records change at one moment: when the last byte of the copy is there. A
 // copy is
 //
 //	version 8 | length of the body 4 | 0 4 | checksum 8 | body
@@ -32,7 +32,7 @@ func (l *Layout) bodySize() int {
 	return l.Records * l.entryStride()
 }
 
-// Encode writes a copy and answers its length, without alignment.
+// Encode writes a copy and returns its length, without alignment.
 func Encode(dst []byte, version uint64, body []byte) int {
 	binary.LittleEndian.PutUint32(dst[8:], uint32(len(body)))
 	copy(dst[HeaderSize:], body)
@@ -70,18 +70,18 @@ func checksum(rec []byte) uint64 {
 	return xxh3.HashSeed(rec[HeaderSize:], xxh3.Hash(rec[:checksumAt]))
 }
 
-// Current is what a READ of both copies says about a slot.
+// Current is the current data of a slot, from a READ of both copies.
 type Current struct {
 	Which   int // of the copies; the other one is written next
 	Version uint64
 	Body    []byte // part of what was read
-	// whole tells that both copies are valid. One that is not may have been
+	// Whole is true if both copies are valid. One that is not may have been
 	// read under a WRITE: the other is then current only if the lock was held
-	// during the READ. A reader that does not hold the lock wants both.
+	// during the READ. A reader that does not hold the lock requires both.
 	Whole bool
 }
 
-// DecodePair looks at both copies of a slot.
+// DecodePair returns the current data of a slot from both its copies.
 func (l *Layout) DecodePair(pair []byte) (Current, error) {
 	half := l.CopyStride()
 	va, da, ea := l.decodeCopy(pair[:half])
@@ -95,7 +95,7 @@ func (l *Layout) DecodePair(pair []byte) (Current, error) {
 	return Current{Which: 0, Version: va, Body: da, Whole: eb == nil}, nil
 }
 
-// TrustPair is decodePair for copies that are known to be valid.
+// TrustPair is DecodePair for copies that are known to be valid.
 func (l *Layout) TrustPair(pair []byte) Current {
 	which, half := 0, l.CopyStride()
 	va, vb := binary.LittleEndian.Uint64(pair), binary.LittleEndian.Uint64(pair[half:])
@@ -114,13 +114,13 @@ func (l *Layout) decodeCopy(src []byte) (version uint64, body []byte, err error)
 	return version, body, err
 }
 
-// Content is what one record has.
+// Content is the version and the data of one record.
 type Content struct {
 	Version uint64
 	Data    []byte
 }
 
-// Record looks one up in the body of a copy.
+// Record returns a record in the body of a copy.
 func (l *Layout) Record(c *Current, r int) (Content, error) {
 	if l.Records == 1 {
 		return Content{c.Version, c.Body}, nil
@@ -151,12 +151,12 @@ func (l *Layout) Put(dst []byte, r int, version uint64, data []byte) {
 	copy(entry[entryHead:], data)
 }
 
-// Staged is a copy under construction, read like one that is current.
+// Staged returns a copy under construction, to be read like one that is current.
 func (l *Layout) Staged(dst []byte, version uint64) Current {
 	return Current{Version: version, Body: dst[HeaderSize:][:binary.LittleEndian.Uint32(dst[8:])]}
 }
 
-// Seal ends the construction of a copy and answers its length.
+// Seal ends the construction of a copy and returns its length.
 func (l *Layout) Seal(dst []byte, version uint64) int {
 	if l.Records > 1 {
 		binary.LittleEndian.PutUint32(dst[8:], uint32(l.bodySize()))

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// What an initiator SENDs to a target's agent, and what the agent answers. All
+// The messages that an initiator SENDs to a target's agent, and the agent's replies. All
 // of it is little endian, all parts are multiples of 8 bytes:
 //
 //	request: version 1 | what 1 | operations 2 | length 4 | client 8 | sequence 8 |
@@ -15,9 +15,9 @@ import (
 //	operation: kind 1 | 0 1 | record 2 | length of data 4 | record version 8 | data, padded with 0
 //
 // What is 0 for a chain, 1 for one that takes the lock together with readers, 2 to ask
-// for a turn at the lock and 3 to end it. The answer to 2 has one compare, whose version
-// is the word that the lock was reserved with; 3 has one, whose version is the sequence
-// of the request that it ends, and no answer.
+// for a turn at the lock and 3 to end it. The reply to 2 has one compare, with the word
+// that the lock was reserved with as its version; 3 has one, with the sequence of the
+// request that it ends as its version, and no reply.
 //
 // Client and sequence together are the chain's key: a request with the key of
 // an earlier one is the same chain again. A reply has one operation for each
@@ -51,7 +51,7 @@ const (
 	ChainDamaged     ChainStatus = 7 // a record failed its checksum: nothing was written
 )
 
-// turnKind is what a request that is no chain wants: a turn at the lock, or its end.
+// turnKind is the kind of a request that is no chain: for a turn at the lock, or its end.
 type turnKind uint8
 
 const (
@@ -68,7 +68,7 @@ type Access struct {
 	Data    []byte
 }
 
-// size is what the operation takes in a message.
+// size returns the length of the operation in a message.
 func (o *Access) size() int { return AccessHead + Pad8(len(o.Data)) }
 
 func Pad8(n int) int { return (n + 7) &^ 7 }
@@ -104,12 +104,12 @@ type ChainRequest struct {
 	Ops         Accesses
 }
 
-// ChainReply is its answer.
+// ChainReply is the reply to a ChainRequest.
 type ChainReply struct {
 	Client, Seq uint64
 	Status      ChainStatus
 	Tries       uint32
-	Agent       uint32 // which answers: another one remembers none of its answers
+	Agent       uint32 // that replies: another one remembers none of its replies
 	Ops         Accesses
 }
 
@@ -195,7 +195,7 @@ func DecodeReply(b []byte) (r ChainReply, err error) {
 	return r, err
 }
 
-// Made once: refusing what strangers send must not allocate either.
+// Made once: refusing an invalid message must not allocate either.
 var (
 	errWireLength  = fmt.Errorf("%w: message cut short or too long", ErrMalformed)
 	errWireVersion = fmt.Errorf("%w: of another version", ErrMalformed)
@@ -215,7 +215,7 @@ func checkHead(b []byte, head int) error {
 	return nil
 }
 
-// checkAccesses walks over all operations, so that nobody after it can fail.
+// checkAccesses checks all operations, so that Accesses.Next cannot fail.
 func checkAccesses(b []byte, head int) (Accesses, error) {
 	n := int(binary.LittleEndian.Uint16(b[2:]))
 	ops := Accesses{N: n, raw: b[head:]}

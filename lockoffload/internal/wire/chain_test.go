@@ -83,7 +83,7 @@ func TestChainHostileFields(t *testing.T) {
 		_, err := DecodeRequest(msg)
 		require.ErrorIs(t, err, ErrMalformed, "byte %d", at)
 	}
-	for _, r := range []ChainRequest{{Turn: TurnAsk + 2}, {Turn: TurnEnd}} { // which nobody knows, and of nothing
+	for _, r := range []ChainRequest{{Turn: TurnAsk + 2}, {Turn: TurnEnd}} { // an unknown kind, and the end of nothing
 		r.Client, r.Seq = 1, 1
 		_, err := DecodeRequest(SealMessage(r.AppendTo(nil), 0))
 		require.ErrorIs(t, err, ErrMalformed, "%+v", r)

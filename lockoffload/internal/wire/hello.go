@@ -8,8 +8,8 @@
 //	client: 1 byte, when its queue pair is connected
 //
 // The HMACs (SHA-256) are over a word for the direction, the challenge, the nonce and
-// everything before them in the message, so that neither side's words can be used
-// again. They keep nothing secret.
+// everything before them in the message, so that neither side's messages can be
+// replayed. They keep nothing secret.
 package wire
 
 import (
@@ -31,31 +31,31 @@ const (
 	replyHead     = 8
 )
 
-// Challenge is what a target sends first; Nonce is the client's.
+// Challenge is the random number that a target sends first; Nonce is the client's.
 type (
 	Challenge [NonceSize]byte
 	Nonce     [NonceSize]byte
 )
 
-// Kind is what a client wants.
+// Kind is the kind of connection that a client asks for.
 type Kind byte
 
-// What a client wants: a place among the sessions, or a connection to the agent.
+// Kinds of connections: a place among the sessions, or a connection to the agent.
 const (
 	Session Kind = 'S'
 	Agent   Kind = 'A'
 )
 
-// Status is how a target answers.
+// Status is the outcome in a target's reply.
 type Status byte
 
-// How a target answers. NoKey alone comes without an HMAC that the client can check.
+// Outcomes of a handshake. NoKey alone comes without an HMAC that the client can check.
 const (
 	Welcome Status = 1
 	Full    Status = 2
 	Refused Status = 3
 	NoKey   Status = 4
-	Wait    Status = 5 // the target admits nobody yet
+	Wait    Status = 5 // the target admits no clients yet
 )
 
 // Connected is the client's last byte.
@@ -74,7 +74,7 @@ func (c *Challenge) Append(b []byte) []byte {
 	return append(append(b, magic+"\x01\x00\x00\x00"...), c[:]...)
 }
 
-// ReadChallenge reads it.
+// ReadChallenge reads the target's first message.
 func ReadChallenge(r io.Reader) (c Challenge, err error) {
 	var b [challengeSize]byte
 	if _, err := io.ReadFull(r, b[:]); err != nil {
@@ -86,7 +86,7 @@ func ReadChallenge(r io.Reader) (c Challenge, err error) {
 	return Challenge(b[8:]), nil
 }
 
-// Hello is what a client says.
+// Hello is a client's first message.
 type Hello struct {
 	Kind   Kind
 	Client uint64
@@ -94,7 +94,7 @@ type Hello struct {
 	Body   []byte
 }
 
-// Append appends the hello that answers a challenge.
+// Append appends the hello, in response to a challenge.
 func (h *Hello) Append(b, key []byte, c Challenge) []byte {
 	start := len(b)
 	b = append(b, byte(h.Kind), 0, 0, 0)
@@ -104,7 +104,7 @@ func (h *Hello) Append(b, key []byte, c Challenge) []byte {
 	return append(b, sum(key, "hello", c, h.Nonce, b[start:])...)
 }
 
-// ReadHello reads a hello. One that was not made with the key is ErrKey.
+// ReadHello reads a hello. It returns ErrKey for one that was not made with the key.
 func ReadHello(r io.Reader, key []byte, c Challenge) (h Hello, err error) {
 	var head [helloHead]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -118,7 +118,7 @@ func ReadHello(r io.Reader, key []byte, c Challenge) (h Hello, err error) {
 	return h, err
 }
 
-// AppendReply appends the target's answer.
+// AppendReply appends the target's reply.
 func AppendReply(b, key []byte, c Challenge, n Nonce, s Status, body []byte) []byte {
 	start := len(b)
 	b = append(b, byte(s), 0, 0, 0)
@@ -127,7 +127,7 @@ func AppendReply(b, key []byte, c Challenge, n Nonce, s Status, body []byte) []b
 	return append(b, sum(key, "reply", c, n, b[start:])...)
 }
 
-// ReadReply reads it.
+// ReadReply reads the target's reply.
 func ReadReply(r io.Reader, key []byte, c Challenge, n Nonce) (s Status, body []byte, err error) {
 	var head [replyHead]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
