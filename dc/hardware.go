@@ -44,7 +44,7 @@ type hardPeer struct {
 // maxStreams of a DCI that are used, if the device has as many.
 const maxStreams = 8
 
-// newHardware makes DCIs, or answers [verbs.ErrUnsupported].
+// newHardware makes DCIs, or returns [verbs.ErrUnsupported].
 func newHardware(i *Initiator) (_ backend, err error) {
 	cfg := &i.cfg
 	dev := cfg.PD.Device()
@@ -202,7 +202,7 @@ func (h *hardware) ready(p *Peer) error {
 	case h.i.mine(p) != nil:
 		return errors.Join(h.i.mine(p), h.routes.put(r))
 	}
-	if x = h.meet(p); x.route != nil { // somebody else was faster
+	if x = h.meet(p); x.route != nil { // another goroutine was faster
 		if err := h.routes.put(r); err != nil {
 			return err
 		}

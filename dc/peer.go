@@ -10,7 +10,7 @@ import (
 )
 
 // Peer is a target as an initiator knows it: an address and an access key, which
-// nobody can change. One that was never used costs some 120 bytes and no queue
+// do not change. One that was never used costs some 120 bytes and no queue
 // pair.
 type Peer struct {
 	i      *Initiator
@@ -33,7 +33,7 @@ type activity struct {
 	timed   bool // some requests have a timeout
 }
 
-// flush is somebody in Flush.
+// flush is a call of Flush.
 type flush struct {
 	mark   uint64 // the last request that is waited for
 	left   uint64 // how many of them have not ended
@@ -51,7 +51,7 @@ func (p *Peer) name() string {
 	return p.addr.String()
 }
 
-// keyed tells whether the access key is the one that the address was made for, as
+// keyed reports whether the access key is the one that the address was made for, as
 // far as that is known.
 func (p *Peer) keyed() bool {
 	return p.addr.KeyCheck == 0 || p.addr.KeyCheck == wire.KeyCheckOf(p.key)
@@ -118,7 +118,7 @@ func (i *Initiator) Attach(ctx context.Context, p *Peer) error {
 // Detach leaves a target that has no requests outstanding, or else refuses with
 // [ErrInUse]. The session is kept for the next time, for which the queue pair is made
 // ready, or else closed ([InitiatorConfig.CloseSessions]). It returns at once; a target
-// whose session is closed is told until it answers. Detaching from a target without a
+// with a closed session is told until it replies. Detaching from a target without a
 // session is not an error.
 func (i *Initiator) Detach(p *Peer) error {
 	i.mu.Lock()

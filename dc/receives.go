@@ -26,13 +26,13 @@ type Received struct {
 // identifies it: a responder context serves the next session only after collect.
 type receives struct {
 	cq    *verbs.CQ
-	watch watch // a completion that somebody holds must be told its session before that ends
+	watch watch // a completion that a goroutine holds must be told its session before that ends
 
 	mu       sync.Mutex
 	sessions map[uint32]origin // by queue pair number
 	backlog  []Received        // of sessions that are over
 	wcs      [32]verbs.WC
-	waiting  [32]verbs.WC // of the one who waits
+	waiting  [32]verbs.WC // of the goroutine in take
 	turn     chan struct{}
 	closed   bool
 }

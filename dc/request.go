@@ -88,7 +88,7 @@ func (c *InitiatorConfig) ops() verbs.SendOps {
 // makes for memory that is not there.
 const longest = 1 << 31
 
-// nowhere is what verbs answers for remote memory outside of its region.
+// nowhere is what verbs returns for remote memory outside of its region.
 var nowhere = verbs.Remote{Addr: 1<<64 - 1, RKey: 1<<32 - 1}
 
 // check refuses what a queue pair would refuse, so that one request does not

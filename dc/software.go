@@ -31,7 +31,7 @@ type software struct {
 	spare  []session.Action // memory for core.Actions
 	reply  [AddressLen]byte
 	acting sync.WaitGroup
-	rests  rests            // of who performs
+	rests  rests            // of the goroutines that perform
 	placed *session.Context // by the last place, for transmit
 }
 
@@ -198,7 +198,7 @@ func (s *software) attach(ctx context.Context, p *Peer) error {
 	return ctx.Err()
 }
 
-// attached tells those who wait in Attach.
+// attached ends the calls of Attach that wait for the peer.
 func (s *software) attached(p *Peer, err error) {
 	if len(s.joins) == 0 {
 		return
@@ -241,7 +241,7 @@ func (s *software) received(m *wire.Message) {
 	joins := len(s.joins)
 	i.unlock()
 	if joins > 0 {
-		yield() // who waits for a session goes first
+		yield() // a goroutine that waits for a session goes first
 	}
 }
 

@@ -24,8 +24,8 @@ func (c *Machine) Checked(a Action, dead bool) {
 	}
 }
 
-// Abort says that who waits for the requests of a peer does so no longer. The DCI is taken
-// down if there are no others in it but of such peers. A success of the peer ends that.
+// Abort says that no caller waits for the requests of a peer any more. The DCI is taken
+// down if all its requests are of such peers. A success of the peer ends that.
 func (c *Machine) Abort(p *Peer) {
 	d := p.dci
 	if d == nil || d.state != ready || p.outstanding == 0 {

@@ -31,7 +31,7 @@ func (c *Initiator) connect(x *Context, p *Peer, now time.Duration) {
 	}
 }
 
-// begin begins a connect: nobody knows of earlier attempts.
+// begin begins a connect: earlier attempts are unknown to the target.
 func (c *Initiator) begin(x *Context, now time.Duration) {
 	x.attempts++
 	x.unanswered = 0
@@ -174,7 +174,7 @@ func (c *Initiator) search(p *Peer, unanswered int) {
 	}
 }
 
-// Found: the service of a target has answered, or not.
+// Found takes the reply of a target's service, or the error of asking it.
 func (c *Initiator) Found(p *Peer, at wire.ControlAddress, err error, now time.Duration) {
 	defer c.dispatch(now)
 	p.asking = false
