@@ -47,7 +47,7 @@ func MedianInterval(x []float64) Interval {
 	return Interval{sum.Lo, sum.Hi, sum.Confidence}
 }
 
-// Judges tells whether so many values may judge a target: their interval has
+// Judges reports whether so many values may judge a target: their interval has
 // 94 to 97 %, and as many values below it as above it. 6, 9, 12, 15, 17, 18 and
 // 20 do.
 func Judges(n int) bool {

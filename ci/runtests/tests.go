@@ -24,7 +24,7 @@ type tests struct {
 	programs flavor   // the programs; none: by go test
 	args     []string // flags of the programs
 	lab      []string // flags of the launcher; nil: on this host
-	release  string   // whose libraries the programs run with; empty: the host's
+	release  string   // with the libraries that the programs run with; empty: the host's
 }
 
 func (t *tests) String() string {

@@ -21,7 +21,7 @@ import (
 )
 
 // command runs the command on host 0, or on all of them until all have ended,
-// and answers its exit status: that of the host where it failed first. The others
+// and returns its exit status: that of the host where it failed first. The others
 // may wait for that one for ever: after a while they are told to end.
 func (l *lab) command(ctx context.Context) (int, error) {
 	n := 1
@@ -135,7 +135,7 @@ func (l *lab) runOn(ctx context.Context, failed context.CancelCauseFunc, host in
 	return reply.Code, nil
 }
 
-// failing tells of errors other than the end.
+// failing reports errors other than the end.
 type failing struct {
 	io.Reader
 	failed func(error)
@@ -149,7 +149,7 @@ func (f failing) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// inBackground tells whether fd is a terminal that is another job's: reading
+// inBackground reports whether fd is a terminal that is another job's: reading
 // from it would stop this one.
 func inBackground(fd int) bool {
 	group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)

@@ -31,7 +31,7 @@ func complaints(console []byte) []string {
 	return out
 }
 
-// begins tells whether a line is the first of a complaint. What refcounts
+// begins reports whether a line is the first of a complaint. What refcounts
 // complain of follows a WARNING.
 func begins(line string) bool {
 	return complaint.MatchString(line) && !strings.Contains(line, "refcount_t: ")

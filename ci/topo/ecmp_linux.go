@@ -43,7 +43,7 @@ func (n *net) ecmp() error {
 	return n.ends(gateway(0), gateway(1))
 }
 
-// router sets up router i, whose host is end i.
+// router sets up router i, with end i as its host.
 func router(name string, i int, own netip.Addr) error {
 	r, err := dial(name)
 	if err != nil {

@@ -33,9 +33,9 @@ func (d daemon) cpu() (ns float64, err error) {
 	return ns, err
 }
 
-// perGet answers how much CPU a server's process has for each GET, in microseconds. What
-// Soft-RoCE and TCP do in interrupts counts for whoever runs at the time: with one client
-// that is mostly the client.
+// perGet returns how much CPU a server's process has for each GET, in microseconds. What
+// Soft-RoCE and TCP do in interrupts counts for the process that runs at the time: with one
+// client that is mostly the client.
 func (d daemon) perGet(gets int, pass func() error) (float64, error) {
 	before, err := d.cpu()
 	if err != nil {
@@ -84,7 +84,7 @@ const (
 	moreConnections = 96
 )
 
-// mapBytes answers how much memory a client's map takes for each entry: by what the heap
+// mapBytes returns how much memory a client's map takes for each entry: by what the heap
 // grows more with a large map than with a small one, and what the client says itself.
 func mapBytes(ctx context.Context) ([]float64, error) {
 	s, err := newServed()
@@ -100,7 +100,7 @@ func mapBytes(ctx context.Context) ([]float64, error) {
 	return []float64{(large - small) / (mapMany - mapFew), float64(said) / mapMany}, err
 }
 
-// clientOf fills the server up to so many entries, and answers by how much the heap grows
+// clientOf fills the server up to so many entries, and returns by how much the heap grows
 // with a client, and how much of it is its map as it says.
 func (s *served) clientOf(ctx context.Context, entries int) (bytes float64, said int, err error) {
 	g, ctx := errgroup.WithContext(ctx)
@@ -140,7 +140,7 @@ func heap() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// connectionBytes answers how much more memory the server's process has for each client
+// connectionBytes returns how much more memory the server's process has for each client
 // that is connected: what it needs, and all that it has, garbage of their coming included.
 func connectionBytes(context.Context) ([]float64, error) {
 	s, err := newServedAs(smallRole)

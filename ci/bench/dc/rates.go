@@ -230,7 +230,7 @@ func (m *manyTargets) connection(to *rig.Host) (*verbs.Batch, error) {
 	return a.NewBatch(1)
 }
 
-// dcRate answers WRITEs of 64 bytes in a second, window of them outstanding, to
+// dcRate returns the WRITEs of 64 bytes in a second, window of them outstanding, to
 // targets that pick chooses.
 func (m *manyTargets) dcRate(ctx context.Context, window int, pick func() int) (float64, error) {
 	r := dc.Request{Op: dc.Write, Local: m.c.MR.SGE(0, rig.ReadSize)}

@@ -50,7 +50,7 @@ func readChainDelay(r *rig.Once[*chainRig]) harness.Benchmark {
 }
 
 // changeDelay is a record that is changed under its lock, on a wire with delay:
-// until the unlock was answered, until the caller goes on (both sides post WRITE
+// until the reply to the unlock, until the caller goes on (both sides post WRITE
 // and unlock and do not wait for them), and by the target's agent. The naive client has
 // no moment before the end at which it would go on. The good baseline takes as many round
 // trips as an update: the naive client's are judged.
@@ -141,7 +141,7 @@ func (r *chainRig) readChain(ctx context.Context) (float64, error) {
 	})
 }
 
-// update is the time of a change until its unlock command was answered.
+// update is the time of a change until the reply to its unlock command.
 func (r *chainRig) update(ctx context.Context) (float64, error) {
 	return rig.Timed(chainBlock, func() error {
 		_, err := r.client.Update(ctx, 0, r.change)

@@ -73,15 +73,15 @@ func postPollOverC(batch int) (float64, error) {
 	return float64(bestGo-bestC) / float64(rounds*batch), nil
 }
 
-// owner is who gets completions.
+// owner gets completions.
 type owner struct{ got int }
 
 func (o *owner) Completed(uint64, *verbs.WC) { o.got++ }
 func (o *owner) Lost(error)                  {}
 
-// dispatchNS is the time that it takes to bring one completion of a batch of 64 to the
-// one of four owners whose it is: what a round of post and poll takes longer that way.
-// Nobody is woken.
+// dispatchNS is the time that it takes to bring one completion of a batch of 64 to its
+// owner, one of four: what a round of post and poll takes longer that way.
+// No goroutine is woken.
 func dispatchNS() (float64, error) {
 	const batch, blocks, rounds = 64, 20, 3000
 	var best [2]time.Duration

@@ -51,7 +51,7 @@ func (a *archive) dists() string {
 	return fmt.Sprintf("dists/%s/main/binary-%s", a.release, a.arch)
 }
 
-// release256 answers the checksum of the release's package index. A release
+// release256 returns the checksum of the release's package index. A release
 // that says until when it is valid is taken after that too: a mirror that
 // stands still serves tests well.
 func (a *archive) release256(ctx context.Context) (string, error) {

@@ -54,7 +54,7 @@ func (r *root) written(path string) (string, bool) {
 	return filepath.Join(descriptor(best.upper), rel), err == nil
 }
 
-// isPrivate tells whether path lies in memory of the guest's own.
+// isPrivate reports whether path lies in memory of the guest's own.
 func isPrivate(path string) bool {
 	return slices.ContainsFunc(private, func(p string) bool { return within(path, p) })
 }

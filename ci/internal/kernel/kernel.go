@@ -28,7 +28,7 @@ type Tree struct {
 	Cache   string // a folder for what is derived from the kernel
 }
 
-// Get answers the kernel of a series, "6.1" or "6.12", downloading it at the
+// Get returns the kernel of a series, "6.1" or "6.12", downloading it at the
 // first time. $LAB_KERNEL names the folder of any unpacked kernel package
 // instead, whatever the series.
 func Get(ctx context.Context, series string) (*Tree, error) {

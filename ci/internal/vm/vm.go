@@ -136,7 +136,7 @@ func Start(ctx context.Context, c *Config, host int, dir string, hub *Hub) (*Mac
 	return m, nil
 }
 
-// socketPair answers our end and the one to be inherited.
+// socketPair returns our end and the one to be inherited.
 func socketPair() (net.Conn, *os.File, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -70,7 +70,7 @@ func (r *RC) Do(wcs *[1]verbs.WC) error {
 	return wcs[0].Err()
 }
 
-// GoReads answers the median of n READs in microseconds, one at a time.
+// GoReads returns the median of n READs in microseconds, one at a time.
 func (r *RC) GoReads(n int) (float64, error) {
 	var wcs [1]verbs.WC
 	local, at := r.MR.SGE(0, ReadSize), r.Peer.Region().At(0)

@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Timed answers the median time of n calls in microseconds.
+// Timed returns the median time of n calls in microseconds.
 func Timed(n int, f func() error) (float64, error) {
 	ns := make([]int64, n)
 	var rest verbs.PollYield
