@@ -181,7 +181,7 @@ func (o *options) check() error {
 	return nil
 }
 
-// scarce tells whether polling takes the CPU that the work itself needs.
+// scarce reports whether polling takes the CPU that the work itself needs.
 func scarce(cpus int) bool { return cpus == 1 }
 
 // signalEvery is -Q, or perftest's rule: large messages are signaled each.

@@ -204,7 +204,7 @@ func (c *config) gateway() (gateway.Config, error) {
 	return g, nil
 }
 
-// users are the lines "name:password" of a file. None at all would let everybody in.
+// users are the lines "name:password" of a file. None at all would admit every client.
 func users(b []byte) (map[string]string, error) {
 	all := map[string]string{}
 	lines := bufio.NewScanner(bytes.NewReader(b))

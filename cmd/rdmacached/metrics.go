@@ -87,8 +87,8 @@ type collector[S any] struct {
 	each    func(func(label string, s *S))
 }
 
-// newCollector makes one of metrics whose names begin so. Without a label there is one of what
-// is told of.
+// newCollector returns a collector of metrics with that prefix to their names. Without a
+// label each metric has one value.
 func newCollector[S any](prefix string, metrics []metric[S], label string, each func(func(label string, s *S))) *collector[S] {
 	c := &collector[S]{metrics: metrics, each: each}
 	if label != "" {
@@ -116,13 +116,13 @@ func (c *collector[S]) Collect(ch chan<- prometheus.Metric) {
 	})
 }
 
-// webServer answers by HTTP. Who asks nothing, or takes no answer, does not keep a connection for
-// long: the cache's clients need files too.
+// webServer serves HTTP. A client that sends no request, or reads no response, does not keep a
+// connection for long: the cache's clients need files too.
 func webServer(h http.Handler) *http.Server {
 	return &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
 }
 
-// web answers Prometheus, and who asks whether the daemon runs.
+// web serves Prometheus, and requests for the daemon's health and status.
 func (d *service) web() http.Handler {
 	r, label := prometheus.NewRegistry(), ""
 	if d.tenants != nil {

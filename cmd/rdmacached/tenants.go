@@ -28,7 +28,7 @@ type tenantConfig struct {
 	DC       *dcConfig    `json:"dc"`
 }
 
-// checkTenants says what is wrong with whose clients there are.
+// checkTenants returns what is wrong with the tenants and with the settings that go with them.
 func (c *config) checkTenants() error {
 	snapshots := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(c.Tenants)) {
@@ -144,7 +144,7 @@ func (d *service) each(f func(tenant string, s *server.Server)) {
 	}
 }
 
-// rekey reads the tenants' keys again. A tenant whose file is gone is revoked; one that was
+// rekey reads the tenants' keys again. A tenant without its file is revoked; one that was
 // revoked comes back with another file, and without its records.
 func (d *service) rekey(ctx context.Context) {
 	if d.tenants == nil {

@@ -50,7 +50,7 @@ func caches(ctx context.Context, args []string) (answer, error) {
 // maxStatus is how long an answer may be, in bytes: that of a thousand tenants with hot keys.
 const maxStatus = 16 << 20
 
-// client does not go where an answer sends it: that would be shown under the name of who was asked.
+// client follows no redirect: its target would be shown under the name of the server that was asked.
 var client = http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
 func cacheStatus(ctx context.Context, at string) (s cachestatus.Status, err error) {

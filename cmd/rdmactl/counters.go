@@ -79,7 +79,7 @@ func portCounters(d kernelDevice, port int) counterList {
 }
 
 // sysfsCounters reads the counters in a folder. The driver need not have all
-// whose files are there.
+// for which there are files.
 func sysfsCounters(path, device string, port int, source string) (out counterList) {
 	files, _ := os.ReadDir(path)
 	for _, f := range files {

@@ -21,7 +21,7 @@ type selfTest struct {
 	// told says whether the device tells that it has the feature; nil if no
 	// device tells.
 	told func(verbs.Features) bool
-	// run answers what is worth a note. What it makes it leaves to the bench to
+	// run returns what is worth a note. What it makes it leaves to the bench to
 	// close.
 	run func(*bench) (note string, err error)
 }
@@ -92,8 +92,8 @@ func doctorRun(ctx context.Context, args []string, addresses bool) (answer, erro
 	return r, r.err()
 }
 
-// selfTestDevice tries each feature on the port p, and answers what became of
-// them. p may be the same port as peer.
+// selfTestDevice tries each feature on the port p, and returns the results.
+// p may be the same port as peer.
 func selfTestDevice(ctx context.Context, p, peer place, f verbs.Features) (out []runResult) {
 	begin, low := time.Now(), limits().low()
 	for _, c := range selfTests {

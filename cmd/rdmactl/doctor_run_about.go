@@ -126,7 +126,7 @@ func aboutPort(p place, addresses bool) (a about, err error) {
 	return a, err
 }
 
-// testable refuses devices whose queue pairs package verbs cannot connect, or that carry no
+// testable refuses devices with queue pairs that package verbs cannot connect, or that carry no
 // data from here.
 func testable(a about, netdevs []netpath.Netdev) error {
 	if _, here := netdevOf(netdevs, a.Device, a.Port); a.Driver == "rxe" && !here {

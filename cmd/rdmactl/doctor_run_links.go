@@ -58,7 +58,7 @@ func tryRequester(b *bench) (string, error) {
 	return "", errors.Join(errs...)
 }
 
-// named is an engine whose tags are places in the memory of its READs.
+// named is an engine with tags that are places in the memory of its READs.
 type named struct {
 	waiters [4]verbs.Waiter
 	errs    [4]error

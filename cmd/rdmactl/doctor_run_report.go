@@ -12,7 +12,7 @@ import (
 const (
 	works   = "works"
 	refused = "refused"   // the device or its provider lacks it, and says so
-	wrong   = "wrong"     // it failed, its data were wrong, or the device tells of it and refuses it
+	wrong   = "wrong"     // it failed, its data were wrong, or the device reports it and refuses it
 	untried = "not tried" // something else that it needs is missing
 )
 

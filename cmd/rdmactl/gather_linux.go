@@ -83,7 +83,7 @@ func gather(ctx context.Context) (facts, error) {
 	return f, nil
 }
 
-// withoutDevice are the interfaces of IP over InfiniBand whose device is not found.
+// withoutDevice returns the interfaces of IP over InfiniBand without a device that is found.
 func withoutDevice(netdevs []netpath.Netdev) (names []string) {
 	for _, n := range netdevs {
 		if n.IPoIB && n.Up && n.Device == "" {

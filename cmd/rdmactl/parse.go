@@ -28,7 +28,7 @@ func statusField(s, name string) string {
 	return ""
 }
 
-// hasCapability tells whether /proc/PID/status grants a capability.
+// hasCapability reports whether /proc/PID/status grants a capability.
 func hasCapability(status string, bit int) bool {
 	v, err := strconv.ParseUint(statusField(status, "CapEff"), 16, 64)
 	return err == nil && v>>bit&1 != 0
