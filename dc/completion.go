@@ -33,7 +33,7 @@ func (i *Initiator) PollSpin(cs []Completion, spins int) (int, error) {
 	return i.polled(cs, err)
 }
 
-// polled takes what has been looked for.
+// polled moves requests that have ended to cs, at the end of a poll.
 func (i *Initiator) polled(cs []Completion, err error) (int, error) {
 	i.mu.Lock()
 	i.polling--
@@ -155,7 +155,7 @@ func (i *Initiator) putTaker(t *taker) {
 	}
 }
 
-// leave ends what the context keeps of it.
+// leave ends the function registered with the context.
 func (t *taker) leave() {
 	if t.stop != nil {
 		t.stop()

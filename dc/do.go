@@ -91,7 +91,7 @@ func (i *Initiator) letGo(c *call) {
 	i.unlock()
 }
 
-// newCall is one that waits for n requests. It is called with the lock held.
+// newCall returns a call that waits for n requests. mu must be held.
 func (i *Initiator) newCall(n int) *call {
 	c := i.calls
 	if c == nil {
@@ -156,7 +156,8 @@ func (i *Initiator) await(ctx, caller context.Context, p *Peer, c *call) (over b
 	}
 }
 
-// takeBack ends those requests that wait for a target of which is says so.
+// takeBack ends those requests that wait for a target for which is returns true, and
+// returns their number.
 func (i *Initiator) takeBack(p *Peer, is func(*entry) bool, err error) (n int) {
 	if p.a == nil {
 		return 0
@@ -199,7 +200,7 @@ func (i *Initiator) Cancel(p *Peer, id uint64) (int, error) {
 }
 
 // Flush waits until all requests of a target have ended that were posted before,
-// by whomever. It does not say how: completions do.
+// by any goroutine. It does not report how: completions do.
 func (i *Initiator) Flush(ctx context.Context, p *Peer) error {
 	if err := ctx.Err(); err != nil {
 		return opError("flush", p.name(), err)
@@ -245,7 +246,7 @@ func (i *Initiator) Flush(ctx context.Context, p *Peer) error {
 	}
 }
 
-// time lets requests of a peer that wait end in time.
+// time sees to it that requests of a peer that wait end in time.
 func (i *Initiator) time(p *Peer, at time.Duration) {
 	if !p.a.timed {
 		p.a.timed = true

@@ -2,7 +2,7 @@ package dc
 
 import "fmt"
 
-// EventKind is what an [Event] tells.
+// EventKind is the kind of an [Event].
 type EventKind uint8
 
 const (
@@ -13,7 +13,7 @@ const (
 	// EventUnreachable: the peer could not be connected to; requests that waited
 	// have failed with Err.
 	EventUnreachable
-	// EventRoom: half of the requests have gone that made Post answer
+	// EventRoom: half of the requests have gone that made Post return
 	// [ErrQueueFull].
 	EventRoom
 )

@@ -55,7 +55,7 @@ func (h *hardware) perform() {
 	}
 }
 
-// act does what takes time, and tells the machine what came of it.
+// act does what takes time, and passes the result to the machine. mu must not be held.
 func (h *hardware) act(a dci.Action) {
 	i := h.i
 	qp := h.dcis[a.DCI.Index].qp

@@ -188,7 +188,7 @@ func NewInitiator(cfg InitiatorConfig) (i *Initiator, err error) {
 	return i, nil
 }
 
-// newInitiator is one without a back end.
+// newInitiator makes an initiator without a back end.
 func newInitiator(cfg InitiatorConfig) *Initiator {
 	i := &Initiator{cfg: cfg, start: time.Now(), hand: make(chan struct{}, 1), events: make(chan Event, eventsKept),
 		peers: make(map[uint64]*Peer), seed: maphash.MakeSeed(), halted: make(chan struct{})}
@@ -196,7 +196,7 @@ func newInitiator(cfg InitiatorConfig) *Initiator {
 	return i
 }
 
-// begin begins what goes on in the background.
+// begin starts the timer and the goroutine of the background.
 func (i *Initiator) begin() {
 	i.expiry.Init(i.expire, time.Millisecond)
 	i.work.Go(i.lend)
@@ -218,7 +218,7 @@ func (i *Initiator) dispatch(depth int) (err error) {
 	return err
 }
 
-// closeQueue ends that, and may be called again.
+// closeQueue closes what dispatch has made, and may be called again.
 func (i *Initiator) closeQueue() error {
 	var errs []error
 	if i.d != nil {
@@ -234,7 +234,7 @@ func (i *Initiator) now() time.Duration { return time.Since(i.start) }
 
 func (i *Initiator) open() bool { return !i.closed && i.lost == nil }
 
-// usable is why nothing can be done; it is called with the lock held.
+// usable returns the reason why nothing can be done, or nil. mu must be held.
 func (i *Initiator) usable() error {
 	if i.closed {
 		return ErrClosed

@@ -87,7 +87,7 @@ func (i *Initiator) finish(e *entry, err error) {
 	}
 }
 
-// flushed tells those in Flush that wait for a request.
+// flushed ends the calls of Flush that wait for a request.
 func (i *Initiator) flushed(a *activity, seq uint64) {
 	for k := 0; k < len(a.flushes); k++ {
 		f := a.flushes[k]

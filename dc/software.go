@@ -35,7 +35,7 @@ type software struct {
 	placed *session.Context // by the last place, for transmit
 }
 
-// softPeer is what there is of a peer that was used.
+// softPeer is the state of a peer that was used.
 type softPeer struct {
 	m     *session.Peer
 	owner *Peer
@@ -122,7 +122,7 @@ func (s *software) resolve(p *Peer) error {
 	return nil
 }
 
-// meet is what the machine knows of a peer.
+// meet returns the machine's peer, and makes it first if there is none.
 func (s *software) meet(p *Peer) *session.Peer {
 	if x := s.peers[p.number]; x != nil {
 		return x.m

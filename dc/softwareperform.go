@@ -24,11 +24,11 @@ func yield() { runtime.Gosched() }
 // its turn for 10 ms, at each look while it is in C, and then looks every 20 us.
 const restEvery = 4 * time.Millisecond
 
-// rests tell when that is.
+// rests counts the time towards that.
 type rests struct{ begun, last time.Duration }
 
-// due is asked at each piece of work. It begins to count anew after a pause, in which
-// others had their turn.
+// due reports whether the turn is to be yielded; it is called at each piece of work. It
+// begins to count anew after a pause, in which others had their turn.
 func (r *rests) due(now time.Duration) bool {
 	if now-r.last >= restEvery {
 		r.begun = now
@@ -156,8 +156,8 @@ func (s *software) later(a *session.Action) {
 	}
 }
 
-// name puts into messages that ask for a session which queue pair it is for. It is
-// called with the lock held: another one may take that one's place.
+// name puts into messages that ask for a session the number of the queue pair that it is
+// for. mu must be held: another queue pair may take that one's place.
 func (s *software) name(as []session.Action) {
 	for k := range as {
 		if m := &as[k].Message; as[k].Kind == session.ActSend && m.Kind == wire.Connect {

@@ -40,7 +40,7 @@ type TargetConfig struct {
 	// Retry is when an initiator that got a busy reply comes again unless it
 	// is called earlier; 0 means 50 ms.
 	Retry time.Duration
-	// Service is a port at which initiators that get no answer can ask, through
+	// Service is a port at which initiators that get no reply can ask, through
 	// the connection manager, where the target is; the address carries it. A
 	// target that is made again with the same GID and Service is found under
 	// the address of the first. Each target of a host needs a port of its own.
@@ -98,7 +98,7 @@ type targetBackend interface {
 	close() error
 }
 
-// NewTarget makes a target and begins to answer initiators.
+// NewTarget makes a target and begins to serve initiators.
 func NewTarget(cfg TargetConfig) (*Target, error) {
 	cfg.defaults()
 	if cfg.PD == nil {
@@ -143,8 +143,8 @@ func (t *Target) closeQueues() error {
 // the Incarnation that [Target.Incarnation] returns it means this one only.
 func (t *Target) Address() Address { return t.be.address() }
 
-// Incarnation tells the target from others that had its address before, or will
-// have it.
+// Incarnation returns a number that distinguishes the target from others that had its
+// address before, or will have it.
 func (t *Target) Incarnation() uint64 { return t.be.incarnation() }
 
 // Stats are the counters so far.

@@ -78,7 +78,7 @@ func (p *cqWaiter) begin(ctx context.Context) context.Context {
 	return p.ctx
 }
 
-// wait may answer nothing: then look again. An error is the queue's, or the
+// wait may return 0 and no error: then look again. An error is the queue's, or the
 // caller's context's.
 func (p *cqWaiter) wait(ctx, inner context.Context, wcs []verbs.WC) (int, error) {
 	n, err := p.cq.Wait(inner, wcs)

@@ -97,7 +97,7 @@ const (
 )
 
 // Action is what the driver is asked for. ActAbort, ActReady, ActFail and ActLost
-// must be carried out before anything else is told to the machine.
+// must be carried out before the next call of the machine.
 type Action struct {
 	Kind ActionKind
 	// Again: with ActJoin, the queue pair has to leave another target before; with
@@ -172,7 +172,7 @@ type Initiator struct {
 	rtt, rttVar time.Duration // of control messages and their replies
 }
 
-// NewInitiator makes a machine; id tells it from all others.
+// NewInitiator makes a machine; id distinguishes it from all others.
 func NewInitiator(id uint64, contexts int, l Limits, random func() uint32) *Initiator {
 	c := &Initiator{Limits: l, ID: id, Contexts: make([]Context, contexts), random: random, usable: contexts, gone: make(map[uint32]keyedAddress)}
 	for i := range c.Contexts {
@@ -315,7 +315,7 @@ func (c *Initiator) Withdraw(p *Peer, n int, attach bool) {
 	}
 }
 
-// Completed counts n requests of the context that have completed; failed tells
+// Completed counts n requests of the context that have completed; failed says
 // that the queue pair is in error.
 func (c *Initiator) Completed(x *Context, n int, failed bool, now time.Duration) {
 	if c.Done(x, n, failed) {

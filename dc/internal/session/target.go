@@ -21,8 +21,8 @@ type TargetIO interface {
 	Release(slot int, session uint64, clean bool)
 	// Prepare makes what was released ready at once, if that is possible.
 	Prepare()
-	// Repair tries again to make a context ready for which Ready has told an
-	// error, with a queue pair that is new. Then comes Ready.
+	// Repair tries again, with a queue pair that is new, to make a context ready after
+	// an error passed to Ready. Then comes Ready.
 	Repair(slot int)
 	// Moved reports whether the responder context has received anything of its session
 	// since the last call.
@@ -356,8 +356,8 @@ func (c *Target) forgotten(now time.Duration) bool {
 }
 
 // Tick takes back the responder contexts of initiators that fell silent, or do
-// not give back what they are asked for while others wait. What the driver has
-// received must have been told before.
+// not give back what they are asked for while others wait. The driver must have passed
+// on what it has received.
 func (c *Target) Tick(now time.Duration) {
 	c.waiters = slices.DeleteFunc(c.waiters, func(w waiter) bool { return w.until <= now })
 	for i := range c.slots {

@@ -147,8 +147,8 @@ func (c *Initiator) keepAlive(x *Context, now time.Duration) {
 		Attempt: x.Session.Attempt, Peer: x.peer.Number, Wait: uint32(now / time.Millisecond)})
 }
 
-// Part says what is to be told to targets when the initiator ends: their sessions
-// are over, and those that they were asked for are not wanted. It is sent once; if it is lost, the lease does the rest.
+// Part sends to the targets when the initiator ends: their sessions are over, and those that
+// they were asked for are not wanted. It is sent once; if it is lost, the lease does the rest.
 func (c *Initiator) Part() {
 	for k := range c.Contexts {
 		x := &c.Contexts[k]
