@@ -19,7 +19,7 @@ import (
 
 // Endpoints lists the RDMA devices of this host that lie on an interface which
 // is up and has an IPv4 address, in the order of their names. $RDMA_DEVICE
-// names the only one wanted. The answer is found once.
+// names the only one wanted. The list is made once.
 var Endpoints = sync.OnceValues(endpoints)
 
 func endpoints() ([]Endpoint, error) {

@@ -96,7 +96,7 @@ func (r *runner) runTests(ctx context.Context, j *job, log io.Writer) error {
 	return err
 }
 
-// errTests tells that tests failed; which did is in the results.
+// errTests: tests failed; the results say which.
 var errTests = errors.New("tests failed")
 
 // try runs tests once.

@@ -131,8 +131,8 @@ func (c *tcpClient) get(key, dst []byte) (int, error) {
 	return c.value("VALUE ", "\r\nEND\r\n", dst)
 }
 
-// value sends what is to be sent and takes the answer: a line that begins as it is to, and ends in
-// the value's length, the value, and what is behind it.
+// value sends what is to be sent and takes the response: a line that begins with head, and ends in
+// the value's length, the value, and tail.
 func (c *tcpClient) value(head, tail string, dst []byte) (int, error) {
 	if err := c.write(); err != nil {
 		return 0, err
