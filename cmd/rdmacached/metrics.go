@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/internal/cachestatus"
 )
 
-// metric is a number of a server's, and how Prometheus is told of it.
+// metric is a number of a server's, and its name, kind and help for Prometheus.
 type metric[S any] struct {
 	name, help string
 	kind       prometheus.ValueType
@@ -71,7 +71,7 @@ var gatewayMetrics = []metric[gateway.Stats]{
 	counter("binary_refused", "Clients of the binary protocol.", func(s *gateway.Stats) float64 { return float64(s.Binary) }),
 }
 
-// gatewayCollector tells Prometheus of a gateway.
+// gatewayCollector returns a collector of a gateway's metrics.
 func gatewayCollector(g *gateway.Server) prometheus.Collector {
 	return newCollector("rdmacached_gateway_", gatewayMetrics, "", func(f func(string, *gateway.Stats)) {
 		st := g.Stats()
@@ -79,7 +79,7 @@ func gatewayCollector(g *gateway.Server) prometheus.Collector {
 	})
 }
 
-// collector tells Prometheus the same numbers of each of several.
+// collector collects the same numbers of each of several things for Prometheus.
 type collector[S any] struct {
 	metrics []metric[S]
 	descs   []*prometheus.Desc
@@ -156,7 +156,7 @@ func (d *service) web() http.Handler {
 	return mux
 }
 
-// hotKeys is how many of them are told of.
+// hotKeys is how many of them are reported.
 const hotKeys = 10
 
 const stopping = "stopping"

@@ -90,7 +90,7 @@ func (r remote) StatLines() [][2]string {
 	}
 }
 
-// proxy serves until ctx ends. started is told when it listens; it may be nil.
+// proxy serves until ctx ends. started is called when it listens; it may be nil.
 func proxy(ctx context.Context, c proxyConfig, log *slog.Logger, started func(net.Addr, *cache.Client, *gateway.Server)) (err error) {
 	cfg := cache.Config{Logger: log, Tenant: c.tenant, MapBytes: int(c.mapSize), RequireRDMA: c.rdma}
 	if c.key != "" {

@@ -77,7 +77,7 @@ func readKey(path string) ([]byte, error) {
 	return bytes.TrimSpace(b), err
 }
 
-// tenant is what package server is told of one.
+// tenant returns the configuration of one for package server.
 func (c *config) tenant(name string, log *slog.Logger) (server.Tenant, error) {
 	t := c.Tenants[name]
 	key, err := readKey(t.Key)

@@ -20,7 +20,7 @@ type place struct {
 	gid    verbs.GIDEntry
 }
 
-// portArg parses DEVICE or DEVICE:PORT; the port is 0 if it is not told.
+// portArg parses DEVICE or DEVICE:PORT; the port is 0 if there is none.
 func portArg(arg string) (p place, err error) {
 	name, port, found := strings.Cut(arg, ":")
 	p.device = name
@@ -76,7 +76,7 @@ func (p place) find() (place, error) {
 	return p, err
 }
 
-// aboutPort tells where a self-test runs. Addresses are left out unless addresses is
+// aboutPort describes where a self-test runs. Addresses are left out unless addresses is
 // true.
 func aboutPort(p place, addresses bool) (a about, err error) {
 	a = about{Device: p.device, Port: int(p.port), DriverVersion: driverVersion(p.device), Kernel: "unknown"}
@@ -150,8 +150,8 @@ func driverVersion(device string) string {
 
 var libibverbs = regexp.MustCompile(`/libibverbs\.so\.\d+\.\d+\.(\d+\.\d+)\n`)
 
-// rdmaCoreVersion tells the version of rdma-core from the mapped files of this
-// process: libibverbs tells it by its file name alone.
+// rdmaCoreVersion returns the version of rdma-core from the mapped files of this
+// process: libibverbs has it in its file name alone.
 func rdmaCoreVersion(maps string) string {
 	if m := libibverbs.FindStringSubmatch(maps); m != nil {
 		return m[1]

@@ -16,7 +16,7 @@ const (
 	untried = "not tried" // something else that it needs is missing
 )
 
-// runReport is the answer of a self-test. It is what to send in.
+// runReport is the result of a self-test. It is what to send in.
 type runReport struct {
 	About   about       `json:"about"`
 	Results []runResult `json:"results"`
@@ -41,7 +41,7 @@ type about struct {
 	Features      verbs.Features `json:"features"`
 }
 
-// runGID is a GID; its address is told with -addresses only.
+// runGID is a GID; its address is shown with -addresses only.
 type runGID struct {
 	Port    int    `json:"port"`
 	Index   int    `json:"index"`
