@@ -139,7 +139,7 @@ func (t *Target) closeQueues() error {
 	return errors.Join(errs...)
 }
 
-// Address is what initiators resolve. It means whichever target is there: with
+// Address returns what initiators resolve. It means whichever target is there: with
 // the Incarnation that [Target.Incarnation] returns it means this one only.
 func (t *Target) Address() Address { return t.be.address() }
 
@@ -147,7 +147,7 @@ func (t *Target) Address() Address { return t.be.address() }
 // address before, or will have it.
 func (t *Target) Incarnation() uint64 { return t.be.incarnation() }
 
-// Stats are the counters so far.
+// Stats returns the counters so far.
 func (t *Target) Stats() TargetStats { return t.be.stats() }
 
 // NewRecvBatch makes a batch of receives for the shared receive queue, which

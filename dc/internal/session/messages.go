@@ -95,8 +95,8 @@ func (c *Initiator) decline(m *wire.Message, to keyedAddress, now time.Duration)
 	}
 }
 
-// confirmed: the target has seen a keep-alive and sends back when that was sent.
-// The session may be kept meanwhile. Without a session it is the answer to a
+// confirmed takes the reply to a keep-alive, which holds the time when that was sent.
+// The session may be kept meanwhile. Without a session it is the reply to a
 // probe.
 func (c *Initiator) confirmed(x *Context, p *Peer, current bool, m *wire.Message, now time.Duration) {
 	age := milliseconds(now) - m.Wait // of a clock that wraps
@@ -175,7 +175,7 @@ func (c *Initiator) refused(x *Context, p *Peer, current bool, m *wire.Message, 
 	}
 }
 
-// recall: others wait for the responder context of a session.
+// recall takes a message that others wait for the responder context of a session.
 func (c *Initiator) recall(x *Context, p *Peer, current bool, m *wire.Message, now time.Duration) {
 	switch {
 	case m.Session == 0:

@@ -80,10 +80,10 @@ func (c *Initiator) Knows(p *Peer) bool {
 	return p != nil && int(p.Number) < len(c.peers) && c.peers[p.Number] == p
 }
 
-// Pending is how many requests wait for the target.
+// Pending returns how many requests wait for the target.
 func (p *Peer) Pending() int { return int(p.pending) }
 
-// Context is the context that serves the target, or is about to.
+// Context returns the context that serves the target, or is about to.
 func (p *Peer) Context() *Context { return p.ctx }
 
 // Waiting reports whether the target waits for a context.
@@ -143,7 +143,7 @@ func (c *Initiator) forget(p *Peer) {
 	p.kept = Session{}
 }
 
-// peerNumber is a number for a new target, and has a place for it: one that was
+// peerNumber returns a number for a new target, and has a place for it: one that was
 // given up, unless its last owner still has to be disconnected.
 func (c *Initiator) peerNumber() uint32 {
 	for i, n := range c.spare {

@@ -38,7 +38,7 @@ func (c *Initiator) wait(p *Peer, since, now time.Duration) {
 	l.add(p)
 }
 
-// home is the context for which a target has to wait.
+// home returns the context for which a target has to wait, or nil if any will do.
 func (c *Initiator) home(p *Peer, now time.Duration) *Context {
 	if p.kept.ID == 0 || now > p.kept.usable() {
 		return nil
@@ -98,7 +98,7 @@ func (c *Initiator) schedule(now time.Duration) {
 	}
 }
 
-// anyEmpty is an empty context, if there is one: one that is ready, or else the
+// anyEmpty returns an empty context, or nil: one that is ready, or else the
 // least recently used.
 func (c *Initiator) anyEmpty() *Context {
 	var best *Context
@@ -268,7 +268,7 @@ func (c *Initiator) postpone(p *Peer, at time.Duration) {
 	c.Retime = true
 }
 
-// lose drops the session that is kept for a target; that then waits for whichever
+// lose drops the session that is kept for a target; that then waits for any
 // context.
 func (c *Initiator) lose(p *Peer, now time.Duration) {
 	c.forget(p)
@@ -279,7 +279,7 @@ func (c *Initiator) lose(p *Peer, now time.Duration) {
 	}
 }
 
-// ResetDone: the queue pair can be connected again, or not.
+// ResetDone takes the result of a reset: the queue pair can be connected again, or not.
 func (c *Initiator) ResetDone(x *Context, err error, now time.Duration) {
 	defer c.dispatch(now)
 	if x.state == resetting {

@@ -123,14 +123,14 @@ func NewTarget(epoch, key uint64, slots int, l TargetLimits, io TargetIO, nextID
 	return c
 }
 
-// Counted are the statistics so far.
+// Counted returns the statistics so far.
 func (c *Target) Counted() TargetStats {
 	s := c.Stats
 	s.Live = len(c.sessions)
 	return s
 }
 
-// Owner is the initiator that has a session; ok is false if that is over.
+// Owner returns the initiator that has a session; ok is false if that is over.
 func (c *Target) Owner(session uint64) (sender uint64, ok bool) {
 	s := c.sessions[session]
 	if s == nil {
@@ -191,7 +191,7 @@ func (c *Target) Received(m *wire.Message, now time.Duration) {
 	}
 }
 
-// find is the session that m means, if it is of the same initiator context.
+// find returns the session that m means, if it is of the same initiator context.
 func (c *Target) find(m *wire.Message) *responder {
 	s := c.sessions[m.Session]
 	if s == nil || m.Epoch != c.Epoch || s.sender != m.Sender || s.context != m.Context || s.attempt != m.Attempt {
@@ -306,7 +306,7 @@ func (c *Target) end(s *responder, clean bool, now time.Duration) {
 	c.io.Release(s.slot, s.id, clean)
 }
 
-// Ready: a responder context can serve again, or could not be made ready.
+// Ready takes a responder context that can serve again, or could not be made ready.
 func (c *Target) Ready(k int, err error, now time.Duration) {
 	s := &c.slots[k]
 	if err != nil {
@@ -322,7 +322,7 @@ func (c *Target) Ready(k int, err error, now time.Duration) {
 	}
 }
 
-// Next is when Tick should be called.
+// Next returns when Tick should be called.
 func (c *Target) Next() time.Duration {
 	t := Never
 	for i := range c.slots {

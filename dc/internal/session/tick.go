@@ -11,14 +11,14 @@ import (
 // any completion before those that wait for it go elsewhere.
 const stuckAfter = 2
 
-// Next is when Tick should be called, at the latest. It is asked again after that, and
+// Next returns when Tick should be called, at the latest. It is called again after that, and
 // when Retime says so.
 func (c *Initiator) Next() time.Duration {
 	c.told = c.soonest()
 	return c.told
 }
 
-// soonest is when the first thing is due.
+// soonest returns when the first thing is due.
 func (c *Initiator) soonest() time.Duration {
 	t := c.rests.next()
 	for i := range c.Contexts {
@@ -30,7 +30,7 @@ func (c *Initiator) soonest() time.Duration {
 	return t
 }
 
-// due is when something is to be done about a context.
+// due returns when something is to be done about a context.
 func (c *Initiator) due(x *Context) time.Duration {
 	t := Never
 	switch x.state {
