@@ -76,7 +76,7 @@ type Completion struct {
 	Err error
 }
 
-// ops are what the queue pairs are made for beyond the usual.
+// ops returns what the queue pairs are made for beyond the usual.
 func (c *InitiatorConfig) ops() verbs.SendOps {
 	if c.Masked {
 		return verbs.OpMasked
@@ -185,7 +185,7 @@ func (r *Request) takesReceiveFirst(mtu int) bool {
 	return r.Op == Send || r.Op == SendImm || r.Op == WriteImm && r.packets(mtu) == 1
 }
 
-// packets is how many packet numbers the request takes: one for each packet of
+// packets returns how many packet numbers the request takes: one for each packet of
 // a message or, with READ, of its response.
 func (r *Request) packets(mtu int) int {
 	if r.Op >= FetchAdd {

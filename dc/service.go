@@ -27,7 +27,7 @@ type service struct {
 	log    *slog.Logger
 }
 
-// servicePlace is where the service of an address listens.
+// servicePlace returns where the service of an address listens.
 func servicePlace(a Address) netip.AddrPort { return netip.AddrPortFrom(a.GID.Addr(), a.Service) }
 
 func openService(gid verbs.GIDEntry, a Address, log *slog.Logger) (s *service, err error) {

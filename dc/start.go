@@ -56,5 +56,5 @@ func (w Pending) Wait(ctx context.Context) error {
 	return i.finishWait(ctx, w.p, w.c)
 }
 
-// PD is the protection domain that the requests' local memory has to be in.
+// PD returns the protection domain that the requests' local memory has to be in.
 func (i *Initiator) PD() *verbs.PD { return i.cfg.PD }

@@ -61,7 +61,7 @@ type TargetStats struct {
 	Live      int    // sessions open now
 }
 
-// Stats are the counters so far.
+// Stats returns the counters so far.
 func (i *Initiator) Stats() Stats {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -71,7 +71,7 @@ func (i *Initiator) Stats() Stats {
 	return s
 }
 
-// QueuePairs is how many queue pairs the initiator holds, whatever the number of
+// QueuePairs returns how many queue pairs the initiator holds, whatever the number of
 // targets: one for each initiator context and, in software, one for control
 // messages, which it may share.
 func (i *Initiator) QueuePairs() int { return i.be.queuePairs() }

@@ -58,13 +58,13 @@ func (d *DCI) room() int { return len(d.ring) - int(d.tail-d.head) }
 // Ready reports whether the DCI works.
 func (d *DCI) Ready() bool { return d.state == ready }
 
-// Streams is how many streams it has; one means none.
+// Streams returns how many streams it has; one means none.
 func (d *DCI) Streams() int { return len(d.streams) }
 
-// Position is where the k-th request goes that is posted next. Positions only grow.
+// Position returns where the k-th request goes that is posted next. Positions only grow.
 func (d *DCI) Position(k int) uint32 { return uint32(d.tail) + uint32(k) }
 
-// load is what a request posted now would stand behind.
+// load returns the number of requests that one posted now would stand behind.
 func (d *DCI) load() int { return d.outstanding + d.pending }
 
 // Peer is what the initiator knows of a DCT. It keeps its DCI and stream as
@@ -79,16 +79,16 @@ type Peer struct {
 	Attaches    uint64
 }
 
-// DCI is the peer's place; nil: it has none.
+// DCI returns the peer's DCI, or nil if it has none.
 func (p *Peer) DCI() *DCI { return p.dci }
 
-// Stream is the number of its stream there, from 0.
+// Stream returns the number of the peer's stream in its DCI, from 0.
 func (p *Peer) Stream() int { return p.stream }
 
-// Outstanding is how many requests are under way.
+// Outstanding returns how many requests are under way.
 func (p *Peer) Outstanding() int { return p.outstanding }
 
-// Pending is how many requests wait.
+// Pending returns how many requests wait.
 func (p *Peer) Pending() int { return p.pending }
 
 func (p *Peer) usable() bool {
@@ -144,7 +144,7 @@ func (c *Machine) Waiting() bool {
 	return false
 }
 
-// Lost is why the last DCI could not be brought back.
+// Lost returns the reason why the last DCI could not be brought back.
 func (c *Machine) Lost() error { return errors.Join(ErrLost, c.lost) }
 
 // Machine decides which DCI serves which target, and what becomes of DCIs
@@ -380,7 +380,7 @@ func (c *Machine) Completed(number uint64, failed bool) (*Peer, bool) {
 	return p, true
 }
 
-// Live is how many peers have a DCI.
+// Live returns how many peers have a DCI.
 func (c *Machine) Live() int {
 	n := 0
 	for i := range c.DCIs {

@@ -17,7 +17,7 @@ func (c *Machine) failed(d *DCI, stream int) {
 	}
 }
 
-// Checked is the answer to Check.
+// Checked takes the result of Check.
 func (c *Machine) Checked(a Action, dead bool) {
 	if d := a.DCI; dead && d.state == ready && a.recoveries == d.recoveries {
 		c.breakDown(d)
@@ -69,7 +69,7 @@ func (c *Machine) drained(d *DCI) {
 	}
 }
 
-// StreamReset is the answer to ResetStream.
+// StreamReset takes the result of ResetStream.
 func (c *Machine) StreamReset(a Action, err error) {
 	d, s := a.DCI, &a.DCI.streams[a.Stream]
 	s.resetting = false
@@ -83,7 +83,7 @@ func (c *Machine) StreamReset(a Action, err error) {
 	}
 }
 
-// Recovered is the answer to Recover.
+// Recovered takes the result of Recover.
 func (c *Machine) Recovered(d *DCI, err error) {
 	d.recoveries++
 	for s := range d.streams {

@@ -59,7 +59,7 @@ type Context struct {
 	pause       time.Duration // until the next retransmission
 }
 
-// Peer is the target that the context serves, or nil.
+// Peer returns the target that the context serves, or nil.
 func (x *Context) Peer() *Peer { return x.peer }
 
 // Attached reports whether the context takes requests.
@@ -70,7 +70,7 @@ func (x *Context) Live() bool {
 	return x.state == attached || x.state == draining || x.state == aborting
 }
 
-// Outstanding is how many requests of it have not completed.
+// Outstanding returns how many requests of it have not completed.
 func (x *Context) Outstanding() int { return x.outstanding }
 
 // disconnect is a Detach without a reply so far.
@@ -198,7 +198,7 @@ type keyedAddress struct {
 
 func (c *Initiator) address(p *Peer) keyedAddress { return keyedAddress{p.at, c.keys[p.Number]} }
 
-// Counted are the statistics so far.
+// Counted returns the statistics so far.
 func (c *Initiator) Counted() Stats {
 	s := c.Stats
 	for k := range c.Contexts {
@@ -236,7 +236,7 @@ func (c *Initiator) Posted(x *Context, n, packets int) {
 	}
 }
 
-// Allow is how many of n requests may be posted to a context that has place for
+// Allow returns how many of n requests may be posted to a context that has place for
 // so many.
 func (c *Initiator) Allow(x *Context, n, place int) int {
 	if x.state != attached {

@@ -145,7 +145,7 @@ func (l *line) first(now, maxWait time.Duration) *Peer {
 	return best
 }
 
-// urgency is how much is gained by serving a target now. To serve larger backlogs takes
+// urgency returns how much is gained by serving a target now. To serve larger backlogs takes
 // fewer turns, but only to serve the largest ones makes small ones come too late, one
 // request at a time: when all have to wait for about as long as they may, that order is
 // none any more. So the time counts too, and the backlog to the third power; in

@@ -13,7 +13,7 @@ import (
 // that is taken up again goes back to its own numbers. That is safe unless late
 // packets of another session may come from the same host.
 
-// firstPSN is the number of a new session's first packet: behind all that the
+// firstPSN returns the number of a new session's first packet: behind all that the
 // queue pair has sent, and not easily guessed.
 func (c *Initiator) firstPSN(x *Context) uint32 {
 	x.psn = (x.psn + 1 + c.random()%128) & 0xffffff
