@@ -33,10 +33,10 @@ func Clock() string {
 	return "wall"
 }
 
-// Self is the number of this host among Hosts, from 0.
+// Self returns the number of this host among Hosts, from 0.
 func Self() int { return number("LAB_HOST", 0) }
 
-// Hosts is how many hosts the lab has.
+// Hosts returns how many hosts the lab has.
 func Hosts() int { return number("LAB_HOSTS", 1) }
 
 func number(name string, def int) int {
@@ -47,7 +47,7 @@ func number(name string, def int) int {
 	return n
 }
 
-// Addrs are the addresses of the lab: of both ends of the wire, or of all
+// Addrs returns the addresses of the lab: of both ends of the wire, or of all
 // hosts.
 func Addrs() []netip.Addr {
 	var out []netip.Addr

@@ -110,7 +110,7 @@ func PathPackets() ([]uint64, error) {
 	return c[:], err
 }
 
-// Counters are the packet counters of an interface.
+// Counters returns the packet counters of an interface.
 func Counters(dev string) (topo.Counters, error) { return topo.ReadCounters(dev) }
 
 // Resource is an RDMA object that a process holds.

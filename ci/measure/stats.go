@@ -33,7 +33,7 @@ func Median(x []float64) float64 {
 // of one with ties with at least that.
 type Interval struct{ Low, High, Level float64 }
 
-// MedianInterval is the interval between two order statistics of a non-empty
+// MedianInterval returns the interval between two order statistics of a non-empty
 // sample. It assumes nothing about the distribution, and its level is exact: a
 // value lies below the median as often as a coin shows heads. A sample of fewer
 // than six values does not reach 95 %; its interval is the whole range.

@@ -125,13 +125,13 @@ func parse(text string) ([]mutation, error) {
 	return all, done()
 }
 
-// path is the file that a mutation changes.
+// path returns the file that a mutation changes.
 func (m *mutation) path() string { return filepath.Join(m.dir, m.file) }
 
-// tested is the folder of the package with the tests that must catch it.
+// tested returns the folder of the package with the tests that must catch it.
 func (m *mutation) tested() string { return filepath.Join(m.dir, m.pkg) }
 
-// apply is the file with the change.
+// apply returns the file with the change.
 func (m *mutation) apply() ([]byte, error) {
 	text, err := os.ReadFile(m.path())
 	if err != nil {

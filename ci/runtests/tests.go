@@ -73,12 +73,12 @@ func (r *runner) simulated() flavor {
 	return flavor{name: "simulated", args: words("-race -tags simhca"), env: words("GOEXPERIMENT=cgocheck2")}
 }
 
-// compile is the command that builds the programs of packages, without what debuggers need.
+// compile returns the command that builds the programs of packages, without what debuggers need.
 func (r *runner) compile(f flavor, packages []string) []string {
 	return join([]string{r.goCmd, "test", "-vet=off", "-c", "-ldflags=-w", "-o", "build/tests/" + f.name + "/"}, f.args, packages)
 }
 
-// testFlags are the flags of the tests themselves, with a prefix for those of a program.
+// testFlags returns the flags of the tests themselves, with a prefix for those of a program.
 func (r *runner) testFlags(prefix string) []string {
 	flags := []string{"-" + prefix + "timeout=" + r.o.limit().String()}
 	if !r.o.long {

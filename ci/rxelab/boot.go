@@ -93,7 +93,7 @@ func (l *lab) bootOnce(ctx context.Context, host int) (*vm.Machine, error) {
 	return m, err
 }
 
-// bootDir is the folder of a host's n-th boot.
+// bootDir returns the folder of a host's n-th boot.
 func (l *lab) bootDir(host, n int) string {
 	return filepath.Join(l.cfg.Dir, fmt.Sprintf("host%d-boot%d", host, n))
 }
@@ -159,7 +159,7 @@ func (l *lab) stop() []string {
 	return problems
 }
 
-// consoles are the last lines of each host's console.
+// consoles returns the last lines of each host's console.
 func (l *lab) consoles() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -168,7 +168,7 @@ func (l *lab) signal(sig syscall.Signal) {
 	}
 }
 
-// environ is what the command finds: see environ, and the lab's own variables.
+// environ returns what the command finds: see environ, and the lab's own variables.
 func (l *lab) environ(host int) []string {
 	addrs := make([]string, max(l.o.hosts, 2))
 	for i := range addrs {
@@ -245,7 +245,7 @@ func (o *output) write(b []byte) error {
 	return nil
 }
 
-// taken is the prefix and what is there of a line.
+// taken returns the prefix and what is there of a line.
 func (o *output) taken() []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()

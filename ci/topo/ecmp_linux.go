@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// PathDev is the interface of path i in a router's namespace.
+// PathDev returns the interface of path i in a router's namespace.
 func PathDev(i int) string { return fmt.Sprintf("p%d", i) }
 
 // Routers are the names of the two network namespaces of "ecmp": the one

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// cpu is the time in nanoseconds that a process's threads have had.
+// cpu returns the time in nanoseconds that a process's threads have had.
 func (d daemon) cpu() (ns float64, err error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", d.pid))
 	if err == nil && len(files) == 0 {
@@ -50,7 +50,7 @@ func (d daemon) perGet(gets int, pass func() error) (float64, error) {
 	return (after - before) / float64(gets) / 1e3, err
 }
 
-// live is how much memory a server of ours has, in bytes, without what it needs no more: when Go's
+// live returns how much memory a server of ours has, in bytes, without what it needs no more: when Go's
 // collector gets at that is chance, and so is when the kernel gets it back.
 func (d daemon) live() (float64, error) {
 	if err := d.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
@@ -62,7 +62,7 @@ func (d daemon) live() (float64, error) {
 	return d.resident()
 }
 
-// resident is how much memory of a process is there, in bytes.
+// resident returns how much memory of a process is there, in bytes.
 func (d daemon) resident() (float64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", d.pid))
 	if err != nil {

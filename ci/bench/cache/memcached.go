@@ -57,7 +57,7 @@ func (m *memcached) gets(size int) (float64, error) {
 	return m.client.gets(size)
 }
 
-// gets is the same of any program that speaks memcached's protocol.
+// gets returns the same of any program that speaks memcached's protocol.
 func (c *tcpClient) gets(size int) (float64, error) { return timed(c.get, size) }
 
 // timed returns the median time of a GET in microseconds.

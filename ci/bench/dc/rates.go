@@ -313,7 +313,7 @@ func rateOf(window int, pick func() int, post func(target int) error, wait func(
 	return rate, nil
 }
 
-// queuePairs is how many the initiator holds, all targets having been used.
+// queuePairs returns how many the initiator holds, all targets having been used.
 func (m *manyTargets) queuePairs() (float64, error) {
 	if s := m.initiator.Stats(); s.Attaches < targetCount {
 		return 0, fmt.Errorf("%d attaches", s.Attaches)

@@ -120,7 +120,7 @@ func killHolders(ctx context.Context, t *target, other *lockoffload.Client, clie
 	return took, nil
 }
 
-// lockOf is the slot that one of some clients takes.
+// lockOf returns the slot that one of some clients takes.
 func lockOf(i, clients int, l lockoffload.Layout) int { return l.Slots / clients * i }
 
 // admitHolder returns when a client of the process has the lock of a slot.

@@ -97,7 +97,7 @@ const (
 	root kind = "root"
 )
 
-// base is where everything of this release is kept.
+// base returns where everything of this release is kept.
 func (a *archive) base(folder string) string {
 	return filepath.Join(folder, "debian", a.release+"-"+a.arch)
 }

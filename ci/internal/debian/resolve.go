@@ -72,7 +72,7 @@ func (all *packages) closure(names []string) ([]*Package, error) {
 	return out, nil
 }
 
-// depends are the names of what a package depends on, the first one where there
+// depends returns the names of what a package depends on, the first one where there
 // are alternatives.
 func (all *packages) depends(name string) ([]string, error) {
 	p := all.byName[name]

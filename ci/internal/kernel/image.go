@@ -44,7 +44,7 @@ func unpacked(image, dir string) (string, error) {
 	return path, cache.WriteFile(path, vmlinux)
 }
 
-// payloadOf is the compressed kernel in an image for x86 (Linux,
+// payloadOf returns the compressed kernel in an image for x86 (Linux,
 // Documentation/arch/x86/boot.rst: setup_sects, payload_offset and
 // payload_length, little endian; protocol 2.08 or later).
 func payloadOf(image []byte) ([]byte, error) {

@@ -53,7 +53,7 @@ func Get(ctx context.Context, series string) (*Tree, error) {
 	return open(tree, filepath.Join(dir, "linux-"+series))
 }
 
-// current is the folder of a release's current kernel.
+// current returns the folder of a release's current kernel.
 func current(ctx context.Context, dir, suite string) (tree string, err error) {
 	// The meta package depends on it by its exact name.
 	list, err := debian.Depends(ctx, dir, suite, arch, "linux-image-"+arch)

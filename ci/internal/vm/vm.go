@@ -214,7 +214,7 @@ func (m *Machine) watchBoot(ctx context.Context, cancel context.CancelCauseFunc)
 	}
 }
 
-// cpuTime is what a process has used so far; 0 if it is gone.
+// cpuTime returns what a process has used so far; 0 if it is gone.
 func cpuTime(pid int) time.Duration {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -282,7 +282,7 @@ func (m *Machine) Close() {
 
 func (m *Machine) consolePath() string { return filepath.Join(m.dir, "console.log") }
 
-// Console is the log of the guest's console.
+// Console returns the log of the guest's console.
 func (m *Machine) Console() []byte {
 	b, _ := os.ReadFile(m.consolePath())
 	return bytes.ReplaceAll(b, []byte("\r"), nil)

@@ -56,7 +56,7 @@ func Processes(ctx context.Context, server, client []string, env ...string) ([]b
 	}
 }
 
-// Tail is the end of what a program printed.
+// Tail returns the end of what a program printed.
 func Tail(b []byte) string {
 	s := strings.TrimSpace(string(b))
 	if len(s) > 300 {

@@ -80,7 +80,7 @@ func (r *RC) GoReads(n int) (float64, error) {
 	})
 }
 
-// CReads is the same by a loop in C, with extra turns of an empty loop in each
+// CReads returns the same by a loop in C, with extra turns of an empty loop in each
 // READ.
 func (r *RC) CReads(n, extra int) (float64, error) {
 	ns := make([]int64, n)
