@@ -216,7 +216,7 @@ func (o *options) sizes(mtu int) []int {
 	return out
 }
 
-// mtuOf is the code of an MTU in bytes, or 0.
+// mtuOf returns the code of an MTU in bytes, or 0.
 func mtuOf(bytes int) verbs.MTU {
 	for m := verbs.MTU256; m <= verbs.MTU4096; m++ {
 		if m.Bytes() == bytes {

@@ -122,7 +122,7 @@ func (r *recorder) flush() {
 	r.samples = r.samples[:0]
 }
 
-// deviation is the standard deviation of the samples, in nanoseconds.
+// deviation returns the standard deviation of the samples, in nanoseconds.
 func (r *recorder) deviation() float64 {
 	if r.count < 2 {
 		return 0

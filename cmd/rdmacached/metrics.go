@@ -161,7 +161,7 @@ const hotKeys = 10
 
 const stopping = "stopping"
 
-// status is what rdmactl shows.
+// status returns what rdmactl shows.
 func (d *service) status() cachestatus.Status {
 	s := cachestatus.Status{Listens: d.rdma.Addr().String(), State: "serving", Seconds: time.Since(d.begun).Seconds()}
 	if d.tenants != nil {

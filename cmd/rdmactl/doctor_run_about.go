@@ -138,7 +138,7 @@ func testable(a about, netdevs []netpath.Netdev) error {
 	return nil
 }
 
-// driverVersion is what the module of a device's driver says of itself.
+// driverVersion returns what the module of a device's driver says of itself.
 // Drivers of the kernel's own source mostly say nothing.
 func driverVersion(device string) string {
 	dir := filepath.Join("/sys/class/infiniband", device, "device/driver/module")

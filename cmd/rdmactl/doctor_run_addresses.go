@@ -15,7 +15,7 @@ var addressTests = []selfTest{
 	{feature: "peers' addresses by TCP", run: tryExchange},
 }
 
-// addr is an IP address of a port: that of its GID, or on InfiniBand and EFA
+// addr returns an IP address of a port: that of its GID, or on InfiniBand and EFA
 // that of its netdev.
 func (b *bench) addr(p place) (netip.Addr, error) {
 	known, err := kernelDevices()

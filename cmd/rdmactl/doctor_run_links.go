@@ -20,7 +20,7 @@ var linkTests = []selfTest{
 	{feature: "links: everything between an IP address and a READ", run: tryLink},
 }
 
-// requesting is a pair with a requester on the first queue pair.
+// requesting returns a pair with a requester on the first queue pair.
 func (b *bench) requesting() (x, y *end, r *verbs.Requester, err error) {
 	if x, y, err = b.pair(verbs.QPConfig{}, verbs.CQConfig{}); err != nil {
 		return nil, nil, nil, err

@@ -164,7 +164,7 @@ func tryDatagrams(b *bench) (string, error) {
 	return "", x.sendsTo(to, y)
 }
 
-// dest is the way to a queue pair for datagrams.
+// dest returns the way to a queue pair for datagrams.
 func (x *end) dest(y *end) (verbs.Dest, error) {
 	e, err := y.qp.Endpoint()
 	if err != nil {
