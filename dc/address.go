@@ -15,11 +15,11 @@ const AddressLen = wire.AddressLen
 type Address struct {
 	GID verbs.GID
 	LID uint16 // InfiniBand
-	// Service is the port at which the target tells the rest of its address,
+	// Service is the port at which the target sends the rest of its address,
 	// so that one that was restarted is found again; 0 means none.
 	Service uint16
-	// KeyCheck is 16 bits made of the access key, by which an initiator tells
-	// that it was given another one: targets do not answer strangers. 0 means
+	// KeyCheck is 16 bits made of the access key, by which an initiator sees
+	// that it was given another one: targets do not reply without the key. 0 means
 	// none.
 	KeyCheck uint16
 	// Hardware: the target is a DCT.
@@ -27,7 +27,7 @@ type Address struct {
 	MTU      verbs.MTU // of the target's netdev ([verbs.Device.LocalMTU]); of the DCT if Hardware
 	QPN      uint32    // of the control queue pair; of the DCT if Hardware
 	QKey     uint32    // of the control queue pair
-	// Incarnation tells a target from another one that had its address before;
+	// Incarnation distinguishes a target from another one that had its address before;
 	// 0 means whichever is there. The DC key of a DCT is the access key, each
 	// bit of it inverted that is set here.
 	Incarnation uint64

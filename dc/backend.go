@@ -7,8 +7,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Backend is what carries the requests. Both ends must have the same one: an
-// address tells which it is.
+// Backend is what carries the requests. Both ends must have the same one, which is part
+// of an address.
 type Backend uint8
 
 const (
@@ -59,13 +59,13 @@ type backend interface {
 	leave(p *Peer, forever bool) error
 	// attach finds the way to a peer. It is called without the lock.
 	attach(ctx context.Context, p *Peer) error
-	// place answers where the next requests to a peer belong, and for how many of n
-	// there is room: for none if others wait. It may give up the lock for a while
+	// place returns where the next requests to a peer belong, and for how many of n
+	// there is room: for none if others wait. It may release the lock for a while
 	// before that.
 	place(p *Peer, n int) (r *ring, first uint32, room int, err error)
-	// transmit posts the n requests that are there now, and answers how many the
-	// device took. look, from 0 on, says how often to look for completions in the same
-	// crossing; looked tells that the initiator's found has them.
+	// transmit posts the n requests that are there now, and returns the number that the
+	// device took. look, from 0 on, is how often to look for completions in the same
+	// crossing; looked reports that they are in the initiator's found.
 	transmit(p *Peer, n, look int) (posted int, looked bool, err error)
 	// enqueue says that n more requests wait for the peer; withdrawn, that n were
 	// taken back.
@@ -73,17 +73,17 @@ type backend interface {
 	withdrawn(p *Peer, n int)
 	// completed takes the end of a request by its tag.
 	completed(tag uint64, wc *verbs.WC)
-	// busy tells whether perform has something to do, and perform does it: it
-	// gives up the lock for a while.
+	// busy reports whether perform has something to do. perform releases the lock for
+	// a while.
 	busy() bool
 	perform()
-	// abort ends what the device has of a peer, if nobody else suffers.
+	// abort ends what the device has of a peer, if no other peer suffers.
 	abort(p *Peer)
 	stats(s *Stats)
 	peerStats(p *Peer, s *PeerStats)
 	queuePairs() int
-	// halt takes back from the device what it has, whose ends cannot be learned any
-	// more. It is called once, without the lock, and perhaps beside stop and close.
+	// halt takes back from the device the requests that it has, which can no longer be
+	// completed. It is called once, without the lock, perhaps during stop and close.
 	halt()
 	// stop ends what goes on in the background, and close closes all that was
 	// made. Both are called once, without the lock, the initiator being closed.

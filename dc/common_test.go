@@ -84,7 +84,7 @@ func TestRoomAgain(t *testing.T) {
 	require.Empty(t, i.Events())
 }
 
-// TestDoAndPost: an answer goes to who waits for it, whoever polls.
+// TestDoAndPost: a result goes to the call that waits for it, whichever goroutine polls.
 func TestDoAndPost(t *testing.T) {
 	i := standinInitiator(t, dc.InitiatorConfig{Contexts: 1})
 	p := resolveDCT(t, i, 1, 0xa)
@@ -190,7 +190,7 @@ func (f handlerFunc) Handle(_ context.Context, r slog.Record) error { f(r); retu
 func (f handlerFunc) WithAttrs([]slog.Attr) slog.Handler            { return f }
 func (f handlerFunc) WithGroup(string) slog.Handler                 { return f }
 
-// TestFlush: quiet requests, and those whose completion nobody has taken.
+// TestFlush: quiet requests, and those with a completion that was not taken.
 func TestFlush(t *testing.T) {
 	i := standinInitiator(t, dc.InitiatorConfig{Contexts: 1})
 	p := resolveDCT(t, i, 1, 0xa)

@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Poll takes requests that have ended, at most len(cs), and answers how many.
+// Poll takes requests that have ended, at most len(cs), and returns their number.
 // It never blocks, and does not allocate as long as nothing fails and no
 // session begins or ends. Those of one target come in the order of posting, but
 // for those that were canceled or had no time left; behind one that failed, those
@@ -33,7 +33,7 @@ func (i *Initiator) PollSpin(cs []Completion, spins int) (int, error) {
 	return i.polled(cs, err)
 }
 
-// polled takes what has been looked for.
+// polled moves requests that have ended to cs, at the end of a poll.
 func (i *Initiator) polled(cs []Completion, err error) (int, error) {
 	i.mu.Lock()
 	i.polling--
@@ -50,8 +50,8 @@ func (i *Initiator) polled(cs []Completion, err error) (int, error) {
 
 // PostPoll is Post and then PollSpin, in one crossing into C if the target is
 // attached and has room: the fastest way to do one operation and wait for it. It
-// answers how many requests were taken and how many have ended, and may well find
-// none.
+// returns the numbers of requests taken and of requests ended, which may well be
+// 0.
 func (i *Initiator) PostPoll(p *Peer, cs []Completion, spins int, rs ...Request) (posted, polled int, err error) {
 	i.mu.Lock()
 	posted, looked, err := i.give(p, rs, nil, max(spins, 0))
@@ -116,9 +116,9 @@ func (i *Initiator) Wait(ctx context.Context, cs []Completion) (int, error) {
 	}
 }
 
-// taker is who waits for completions. To have the dispatcher listen to a context
-// takes another goroutine for each wait; a taker is woken when its context ends, and
-// waits again for the same context without preparing anything.
+// taker is a goroutine that waits for completions. To have the dispatcher listen to a
+// context takes another goroutine for each wait; a taker is woken when its context ends,
+// and waits again for the same context without preparing anything.
 type taker struct {
 	verbs.Waiter
 	watched <-chan struct{}
@@ -126,7 +126,7 @@ type taker struct {
 	next    *taker // that is not in use
 }
 
-// takeTaker answers one that is woken when the context ends.
+// takeTaker returns one that is woken when the context ends.
 func (i *Initiator) takeTaker(ctx context.Context) *taker {
 	t := i.idle
 	if t == nil {
@@ -155,7 +155,7 @@ func (i *Initiator) putTaker(t *taker) {
 	}
 }
 
-// leave ends what the context keeps of it.
+// leave ends the function registered with the context.
 func (t *taker) leave() {
 	if t.stop != nil {
 		t.stop()

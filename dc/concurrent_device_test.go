@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestSeveralPollers: whoever polls, each request ends with its own result. Every
+// TestSeveralPollers: whichever goroutine polls, each request ends with its own result. Every
 // fifth one is for memory that is not there, and those behind it fail too.
 func TestSeveralPollers(t *testing.T) { onBackEnds(t, severalPollers) }
 
@@ -156,7 +156,7 @@ func moreThanDepth(t *testing.T, a, b *host) {
 }
 
 // TestSharedQueues: initiators with one control queue and one completion queue,
-// whoever polls.
+// whichever polls.
 func TestSharedQueues(t *testing.T) {
 	a, b := newHosts(t)
 	ctl, err := dc.NewControl(dc.ControlConfig{PD: a.pd, GID: a.gid})
@@ -185,7 +185,7 @@ func TestSharedQueues(t *testing.T) {
 	all.Wait()
 }
 
-// TestInitiatorThatDoesNotPoll loses its responder context to who waits for it,
+// TestInitiatorThatDoesNotPoll loses its responder context to one that waits for it,
 // though its keep-alives come.
 func TestInitiatorThatDoesNotPoll(t *testing.T) {
 	a, b := newHosts(t)

@@ -16,8 +16,8 @@ const (
 const rnrTimer = 12
 
 // responderStep brings a queue pair to RTR, from the local GID towards the one that m
-// names, whose first packet has that number. A responder context stays there: it sends no
-// requests, and so is ready one transition earlier.
+// names, with psn as the number of its first packet. A responder context stays there: it
+// sends no requests, and so is ready one transition earlier.
 func responderStep(c *Control, gid verbs.GIDEntry, m *wire.Message, psn uint32, class uint8) (step verbs.ModifyStep) {
 	toResponder(&step, c, gid, m, psn, class)
 	return step

@@ -58,15 +58,15 @@ type Control struct {
 	work    sync.WaitGroup
 	handles handles
 
-	malformed atomic.Uint64 // messages of nobody, or not of whom they name
+	malformed atomic.Uint64 // without a recipient, or not from the sender that they name
 	dropped   atomic.Uint64 // messages that could not be sent
 
 	maxReads, maxInitReads uint8 // READs and atomics outstanding, as target and as initiator
 
 	mu    sync.Mutex // of what sends
 	batch *verbs.Batch
-	// Sends are numbered: what was posted, up to where the device has told that
-	// they are gone, and up to where it will. Those of who leaves are told.
+	// Sends are numbered. The device has reported the end of those below gone, and will
+	// report that of those below told. While a user leaves, each send is signaled.
 	posted, gone atomic.Uint64 // written with mu held
 	told         uint64
 	leaving      int
@@ -207,8 +207,8 @@ func (c *Control) restart() error {
 // restartPause is how long after a restart that failed another one is tried.
 const restartPause = 50 * time.Millisecond
 
-// broken restarts the queue pair, unless somebody else has since that generation, and
-// again until it works: without it nobody is reached any more.
+// broken restarts the queue pair, unless another goroutine has since that generation,
+// and again until it works: without it no peer can be reached.
 func (c *Control) broken(generation uint64) {
 	for {
 		c.reading.Lock()

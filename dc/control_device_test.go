@@ -142,7 +142,7 @@ func TestAttachEnds(t *testing.T) {
 	}
 }
 
-// TestFirstContactWithDead targets, of which nobody knows that they are: those that
+// TestFirstContactWithDead targets, not known to be dead: those that
 // live are not long in coming.
 func TestFirstContactWithDead(t *testing.T) {
 	const dead, contexts = 100, 8

@@ -72,8 +72,8 @@ func (c *Control) settle() {
 
 const settleTimeout = 50 * time.Millisecond
 
-// reap takes the completions of earlier sends, and tells whether there is room.
-// A device may give up a queue pair whose packet it could not send, because the
+// reap takes the completions of earlier sends, and reports whether there is room.
+// A device may give up a queue pair if it could not send a packet of it, because the
 // neighbour was unknown, say.
 func (c *Control) reap() bool {
 	for c.busy() > 0 {
@@ -168,8 +168,8 @@ func (c *Control) take(wcs []verbs.WC) {
 	}
 }
 
-// comesFrom compares the sender that a message names with the one that the network
-// names: answers go nowhere else. Devices leave the first half of the header
+// comesFrom reports whether the sender that a message names is the one that the network
+// names: replies go nowhere else. Devices leave the first half of the header
 // undefined for a packet of IPv4; it was cleared before.
 func comesFrom(packet []byte, routed bool, slid uint16, from *wire.ControlAddress) bool {
 	const header, source = 20, 32

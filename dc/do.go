@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// call is somebody in Do, or in Wait of [Pending].
+// call is a call of Do, or of Wait of [Pending].
 type call struct {
 	waiter verbs.Waiter
 	err    error      // the first one
@@ -23,7 +23,7 @@ type call struct {
 // is over, before it takes the session down.
 const linger = time.Second
 
-// Do carries out one request and answers its error, in the order of posting with
+// Do carries out one request and returns its error, in the order of posting with
 // others of the same target. Any number of goroutines may call it; each gets the
 // result of its own request, and none of those comes to Poll. When it has
 // returned, the device touches the request's memory no more, unless the error is a
@@ -62,8 +62,8 @@ func (i *Initiator) Do(ctx context.Context, p *Peer, r Request) error {
 	return i.finishWait(ctx, p, c)
 }
 
-// finishWait waits for a call's requests, among whose doers its waiter is, and lets the call
-// go. If the context ends while the device has requests, a goroutine does that instead, and
+// finishWait waits for a call's requests, with its waiter among the doers, and releases the
+// call. If the context ends while the device has requests, a goroutine does that instead, and
 // the error is a [verbs.InFlightError].
 func (i *Initiator) finishWait(ctx context.Context, p *Peer, c *call) error {
 	over, err := i.await(ctx, ctx, p, c)
@@ -91,7 +91,7 @@ func (i *Initiator) letGo(c *call) {
 	i.unlock()
 }
 
-// newCall is one that waits for n requests. It is called with the lock held.
+// newCall returns a call that waits for n requests. mu must be held.
 func (i *Initiator) newCall(n int) *call {
 	c := i.calls
 	if c == nil {
@@ -106,7 +106,7 @@ func (i *Initiator) newCall(n int) *call {
 
 func (i *Initiator) release(c *call) { c.next, i.calls = i.calls, c }
 
-// linger waits for the requests of a call whose context has ended.
+// linger waits for the requests of a call after the end of its context.
 func (i *Initiator) linger(caller context.Context, p *Peer, c *call) error {
 	for {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(caller), linger)
@@ -156,7 +156,8 @@ func (i *Initiator) await(ctx, caller context.Context, p *Peer, c *call) (over b
 	}
 }
 
-// takeBack ends those requests that wait for a target of which is says so.
+// takeBack ends those requests that wait for a target for which is returns true, and
+// returns their number.
 func (i *Initiator) takeBack(p *Peer, is func(*entry) bool, err error) (n int) {
 	if p.a == nil {
 		return 0
@@ -186,7 +187,7 @@ func (i *Initiator) takeBack(p *Peer, is func(*entry) bool, err error) (n int) {
 }
 
 // Cancel takes back the requests of that ID which still wait for their target, and
-// answers how many. They end with [ErrCanceled]; those that the device has go on.
+// returns their number. They end with [ErrCanceled]; those that the device has go on.
 func (i *Initiator) Cancel(p *Peer, id uint64) (int, error) {
 	i.mu.Lock()
 	if err := i.mine(p); err != nil {
@@ -199,7 +200,7 @@ func (i *Initiator) Cancel(p *Peer, id uint64) (int, error) {
 }
 
 // Flush waits until all requests of a target have ended that were posted before,
-// by whomever. It does not say how: completions do.
+// by any goroutine. It does not report how: completions do.
 func (i *Initiator) Flush(ctx context.Context, p *Peer) error {
 	if err := ctx.Err(); err != nil {
 		return opError("flush", p.name(), err)
@@ -245,7 +246,7 @@ func (i *Initiator) Flush(ctx context.Context, p *Peer) error {
 	}
 }
 
-// time lets requests of a peer that wait end in time.
+// time sees to it that requests of a peer that wait end in time.
 func (i *Initiator) time(p *Peer, at time.Duration) {
 	if !p.a.timed {
 		p.a.timed = true

@@ -10,15 +10,15 @@
 //	peer, err := i.Resolve(addr, key)
 //	err = i.Do(ctx, peer, dc.Request{Op: dc.Read, Local: mr.SGE(0, 64), Remote: region.At(0)})
 //
-// # Who polls
+// # Polling
 //
 // [Initiator.Do] executes one request and returns its error, and [Initiator.Start] begins
 // several requests to one target. Any number of goroutines can share an initiator that
 // way; a goroutine that waits polls for all.
 //
-// [Initiator.Post] takes many requests. Their completions go to whoever calls
-// [Initiator.Poll] or [Initiator.Wait]. A completion carries the ID of its own work
-// request, so it always belongs to that request.
+// [Initiator.Post] takes many requests. [Initiator.Poll] and [Initiator.Wait] return their
+// completions. A completion carries the ID of its own work request, so it always belongs to
+// that request.
 //
 // # Guarantees
 //
@@ -35,8 +35,8 @@
 // is no order.
 //
 // Every session has an ID of its own, chosen at random, and packet numbers after those of
-// all earlier sessions of its context, from a random start. A responder context whose
-// initiator has fallen silent is replaced by one with another number, so that late
+// all earlier sessions of its context, from a random start. If the initiator of a responder
+// context falls silent, one with another number replaces the context, so that late
 // packets reach nothing. A message for an earlier target at the same address is refused.
 //
 // A target that dies fails its own requests only; for hardware see below.
@@ -44,8 +44,8 @@
 // The access key keeps out mistakes, and strangers that cannot read the network. It
 // travels in the clear. A target does not answer a message without the key, or one that
 // names another source than the network does. It makes no address handle for such
-// senders, and keeps a bounded number of handles for others. An initiator whose target is
-// silent recognises a wrong key by 16 bits in the target's address ([Address.KeyCheck]).
+// senders, and keeps a bounded number of handles for others. If a target is silent, the
+// initiator recognises a wrong key by 16 bits in the target's address ([Address.KeyCheck]).
 //
 // # Costs
 //
@@ -62,7 +62,7 @@
 //
 // An initiator context, which is one RC queue pair, serves one target at a time. It sends
 // a connect packet that names the target and carries the access key. The target assigns a
-// responder context, a queue pair of its pool, and answers with a session ID. Requests
+// responder context, a queue pair of its pool, and replies with a session ID. Requests
 // flow under that session. When it is closed, the same initiator context connects to the
 // next target.
 //
@@ -83,18 +83,18 @@
 //
 // Before a target that was never heard of gets a context, a datagram asks whether it is
 // there. One that does not answer a connect packet and its repetition leaves its context
-// to others, and is asked this way again. A target without a receive for a message is left after some milliseconds and comes again
-// by itself; its messages keep their order.
+// to others, and is asked this way again. If a target has no posted receive, the initiator
+// detaches after a few milliseconds and retries later; messages to it keep their order.
 //
 // On Soft-RoCE closing is put off, unless [InitiatorConfig.CloseSessions] says otherwise:
 // the session stays at the target, with its responder context, while the initiator
 // context serves others. When the context comes back, it goes on without asking, from the
 // packet number that the responder context expects. It can do that for half of
-// [TargetConfig.Lease] after the last message that the target answered, or the last turn
+// [TargetConfig.Lease] after the last message with a reply from the target, or the last turn
 // in which requests succeeded, unless the context has left another target on the same
 // host within the last second. Otherwise it opens a new session.
 //
-// A target that needs a responder context for somebody else recalls sessions, beginning
+// A target that needs a responder context for another initiator recalls sessions, beginning
 // with those that it has not heard of for longest. It ends them after
 // [TargetConfig.Recall] if they do not end before. So an initiator that does not poll, or
 // is dead, does not hold a context for long. A target needs one responder context for
@@ -102,18 +102,18 @@
 // are fewer.
 //
 // So it is [TargetConfig.Recall], and not the lease, that brings responder contexts back
-// to those who wait for them: after a second, from whomever and however long the lease.
+// to the initiators that wait for them: after a second, however long the lease.
 // The lease limits how long the target keeps what is left of a dead initiator while
-// nobody waits: a queue pair that does nothing. It also limits how long a session can be
+// no other one waits: a queue pair that does nothing. It also limits how long a session can be
 // kept without a message, so with a short lease an initiator that comes back every few
 // seconds opens a session each time. A minute is long compared with that, and short
 // compared with what TCP leaves of a dead peer: two hours with keep-alives. If an
-// initiator that was given up must stop writing sooner, choose a shorter lease: whoever
-// has the key has the memory for as long as the session lives.
+// initiator that was given up must stop writing sooner, choose a shorter lease: an initiator
+// with the key has the memory for as long as the session lives.
 //
 // Control messages are datagrams. They may be lost, doubled and delayed: they are sent
-// again, and each copy has the same effect as the first. A target whose responder
-// contexts are all taken answers busy and remembers the order.
+// again, and each copy has the same effect as the first. A target without a free responder
+// context replies busy and remembers the order.
 //
 // # Changes of the host
 //
@@ -132,8 +132,8 @@
 // All of this is the software back end. On an mlx5 device with the dynamically connected
 // transport, a target is one DCT with the shared receive queue, and the contexts of an
 // initiator are DCIs, which the device attaches by itself. There are no control messages,
-// no sessions and no busy answers, and the configuration fields for them are ignored.
-// [Backend] chooses the back end, and an address tells which it is; an initiator of one
+// no sessions and no busy replies, and the configuration fields for them are ignored.
+// [Backend] chooses the back end, which is part of an address; an initiator of one
 // refuses addresses of the other with [verbs.ErrUnsupported]. MTUs must be equal. This
 // back end has not run on hardware. Its state machine is tested against a model of the
 // device, its calls against queue pairs that record them, and all of it through libmlx5

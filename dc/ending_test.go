@@ -17,7 +17,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// held is a back end whose device never ends a request: the tests say what becomes
+// held is a back end with a device that never ends a request: the tests say what becomes
 // of them. What is not defined here must not be called.
 type held struct {
 	backend
@@ -57,7 +57,7 @@ func (h *held) close() error                { <-cmp.Or(h.closing, h.halting); re
 func (h *held) giveBack(i *Initiator, p *Peer) {
 	i.mu.Lock()
 	defer i.unlock()
-	i.outside++ // nobody has polled this
+	i.outside++ // without a poll
 	defer func() { i.outside-- }()
 	var es []entry
 	for ; h.ring.head != h.ring.tail; h.ring.head++ {
@@ -146,7 +146,7 @@ func doTakesBack(t *testing.T) (took time.Duration, aborted int) {
 	return took, h.aborted
 }
 
-// TestDoWaitsForDevice: whoever waits for a request has its memory back when Do has
+// TestDoWaitsForDevice: the caller of Do has its memory back when Do has
 // returned, so not before the queue pairs are gone.
 func TestDoWaitsForDevice(t *testing.T) {
 	for name, end := range map[string]func(*Initiator) error{
@@ -197,8 +197,8 @@ func TestRoomAfterFailure(t *testing.T) {
 	require.NoError(t, i.Close())
 }
 
-// TestForgottenPeerTimesNothing: a peer that was forgotten is in no list of those whose
-// requests have timeouts.
+// TestForgottenPeerTimesNothing: a peer that was forgotten is not in the list of peers
+// that have requests with timeouts.
 func TestForgottenPeerTimesNothing(t *testing.T) {
 	i, h, p := newHeld(t, InitiatorConfig{})
 	close(h.halting)

@@ -17,11 +17,11 @@ var (
 	ErrClosed = verbs.ErrClosed
 	// ErrAddress: not an address of a target, or of another version.
 	ErrAddress = wire.ErrAddress
-	// ErrAccessKey: the target does not answer, and its address was made for
+	// ErrAccessKey: the target does not reply, and its address was made for
 	// another access key.
 	ErrAccessKey = errors.New("wrong access key")
-	// ErrUnreachable: the target did not answer connect packets in time, or with
-	// [ErrSession] the request itself; with hardware, which connects by itself, it comes
+	// ErrUnreachable: the target did not reply to connect packets in time, or with
+	// [ErrSession] to the request itself; with hardware, which connects by itself, it comes
 	// with ErrSession only.
 	ErrUnreachable = session.ErrUnreachable
 	// ErrSession: the session ended under the request: the target died, was
@@ -74,8 +74,8 @@ func opError(op, object string, err error) error {
 	return &OpError{op, object, err}
 }
 
-// requestError tells apart what a request itself was refused for, so that nothing of it
-// was carried out, and what befell its session.
+// requestError distinguishes what a request itself was refused for, so that nothing of it
+// was carried out, from what befell its session.
 func requestError(e *entry, w *verbs.WC) error {
 	err, known := w.Err(), true
 	switch w.Status() {
@@ -83,7 +83,7 @@ func requestError(e *entry, w *verbs.WC) error {
 		verbs.WCRemoteOperation, verbs.WCBadResponse:
 		known = false
 	case verbs.WCLocalLength, verbs.WCLocalQPOperation, verbs.WCLocalProtection, verbs.WCLocalAccess:
-		// The device of this end looks at the memory for the answer when that comes, and
+		// The device of this end looks at the memory for the response when that comes, and
 		// at that of a packet when it sends it.
 		known = e.Op == Read || e.Op < FetchAdd && e.packets(smallestMTU) == 1
 	}

@@ -2,7 +2,7 @@ package dc
 
 import "fmt"
 
-// EventKind is what an [Event] tells.
+// EventKind is the kind of an [Event].
 type EventKind uint8
 
 const (
@@ -13,7 +13,7 @@ const (
 	// EventUnreachable: the peer could not be connected to; requests that waited
 	// have failed with Err.
 	EventUnreachable
-	// EventRoom: half of the requests have gone that made Post answer
+	// EventRoom: half of the requests have gone that made Post return
 	// [ErrQueueFull].
 	EventRoom
 )
@@ -40,8 +40,8 @@ type Event struct {
 // eventsKept is how many events wait to be taken.
 const eventsKept = 256
 
-// Events is where the initiator tells what happens to its peers. Events that
-// nobody takes are dropped when there are too many, and counted in
+// Events returns the channel of what happens to the initiator's peers. Events that are not
+// received are dropped when there are too many, and counted in
 // [Stats.DroppedEvents]. [Initiator.Close] closes the channel.
 func (i *Initiator) Events() <-chan Event { return i.events }
 

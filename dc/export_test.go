@@ -17,7 +17,7 @@ func (i *Initiator) KeepFreely() {
 	c.Keep, c.TimeWait = true, 0
 }
 
-// Owns tells whether a live session of a target is the initiator's; known is
+// Owns reports whether a live session of a target is the initiator's; known is
 // false if the session is over.
 func (i *Initiator) Owns(t *Target, session uint64) (owns, known bool) {
 	sender, known := t.be.owner(session)
@@ -48,7 +48,7 @@ func (t *Target) CountKeepAlives() *atomic.Uint64 {
 	return &n
 }
 
-// CreateFrom has a target make queue pairs in another domain, and answers the one
+// CreateFrom has a target make queue pairs in another domain, and returns the one
 // from before.
 func (t *Target) CreateFrom(pd *verbs.PD) (before *verbs.PD) {
 	s := t.be.(*softwareTarget)
@@ -93,7 +93,7 @@ func (i *Initiator) BreakControl() error { return i.be.(*software).ctl.qp.ToErro
 func (t *Target) BreakControl() error { return t.be.(*softwareTarget).ctl.qp.ToError() }
 
 // HoldOverRestart has the target's control queue restart when a message that was sent has
-// been polled and not handled yet, handles that then, and answers how many receives are
+// been polled and not handled yet, handles that then, and returns the number of receives
 // posted for it.
 func (t *Target) HoldOverRestart(send func()) (receives int, err error) {
 	c := t.be.(*softwareTarget).ctl

@@ -233,7 +233,7 @@ func TestStorm(t *testing.T) {
 	require.NotZero(t, target.Stats().Busy)
 }
 
-// TestMalformed messages on the control queue is counted and hurts nobody.
+// TestMalformed messages on the control queue is counted and does no harm.
 func TestMalformed(t *testing.T) {
 	a, b := newHosts(t)
 	target := b.target(t, dc.TargetConfig{})

@@ -11,7 +11,7 @@ import (
 )
 
 // TestFlushOfWhatWasNotPosted: requests that fail or are taken back while they wait for
-// their target end the wait for them, though nobody polls then.
+// their target end the wait for them, though no goroutine polls then.
 func TestFlushOfWhatWasNotPosted(t *testing.T) {
 	for name, end := range map[string]func(*Initiator, *Peer){
 		"failed": func(i *Initiator, p *Peer) {
@@ -67,7 +67,7 @@ func TestFlushIsNotEarly(t *testing.T) {
 	require.NoError(t, i.Close())
 }
 
-// flushing has somebody wait in Flush, and returns what waits for the end of that.
+// flushing calls Flush in a goroutine, and returns a function that waits for its end.
 func flushing(t *testing.T, i *Initiator, p *Peer) (wait func()) {
 	flushed := make(chan error, 1)
 	go func() { flushed <- i.Flush(context.Background(), p) }()

@@ -49,7 +49,7 @@ type handle struct {
 	mark     uint64 // of retired ones: sends that were posted before may use it
 }
 
-// unsent is a message whose way has to be found.
+// unsent is a message that waits for its handle.
 type unsent struct {
 	to wire.ControlAddress
 	m  wire.Message
@@ -60,7 +60,7 @@ func (s *handles) init(c *Control, limit int) {
 	s.at, s.wanted = make(map[way]*handle), make(map[way][]unsent)
 }
 
-// get answers a handle that is there, until put.
+// get returns the handle if there is one, in use until put.
 func (s *handles) get(at way) *handle {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -42,8 +42,8 @@ func (s *handles) use(t *testing.T, n int) *handle {
 	return h
 }
 
-// TestHandlesAreCapped: the one that was used longest ago goes, unless somebody is
-// using it, and those that go are closed when no send can name them any more.
+// TestHandlesAreCapped: the one that was used longest ago goes, unless it is in
+// use, and those that go are closed when no send can name them any more.
 func TestHandlesAreCapped(t *testing.T) {
 	s := newTestHandles(t, 3)
 	held, err := s.find(portAt(0))
@@ -53,7 +53,7 @@ func TestHandlesAreCapped(t *testing.T) {
 	}
 	require.Same(t, held, s.get(portAt(0)), "there is one for each port")
 	s.put(held)
-	first := s.use(t, 1) // again: 2 is the oldest now that nobody uses
+	first := s.use(t, 1) // again: 2 is the oldest now that is not in use
 	s.c.posted.Add(1)
 	s.use(t, 3)
 	require.Nil(t, s.get(portAt(2)))
@@ -106,7 +106,7 @@ func TestHandlesExpire(t *testing.T) {
 }
 
 // TestOldHandles are made anew when they are used, as the neighbour may have another
-// link-layer address now. One whose neighbour is not found stays.
+// link-layer address now. If the neighbour is not found, the old one stays.
 func TestOldHandles(t *testing.T) {
 	s := newTestHandles(t, 3)
 	age := func(h *handle, by time.Duration) {
@@ -148,7 +148,7 @@ func TestOldHandles(t *testing.T) {
 	s.put(h)
 }
 
-// TestUnsentAreCapped: messages to ports whose handles are being made are kept up to a
+// TestUnsentAreCapped: messages that wait for the handles of their ports are kept up to a
 // bound, for each port and for all, and those beyond it are counted. So strangers that
 // name many ports cost neither memory nor goroutines.
 func TestUnsentAreCapped(t *testing.T) {

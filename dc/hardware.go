@@ -44,7 +44,7 @@ type hardPeer struct {
 // maxStreams of a DCI that are used, if the device has as many.
 const maxStreams = 8
 
-// newHardware makes DCIs, or answers [verbs.ErrUnsupported].
+// newHardware makes DCIs, or returns [verbs.ErrUnsupported].
 func newHardware(i *Initiator) (_ backend, err error) {
 	cfg := &i.cfg
 	dev := cfg.PD.Device()
@@ -141,12 +141,12 @@ func (h *hardware) addDCI(streams, errored int) error {
 	return qp.ActivateWith(h.connect())
 }
 
-// connect are the timers of a DCI.
+// connect returns the timers of a DCI.
 func (h *hardware) connect() verbs.ConnectConfig {
 	return verbs.ConnectConfig{MTU: h.mtu, AckTimeout: h.i.cfg.AckTimeout, Retries: 6}
 }
 
-// dcKey is what a DCT has for its access key. It takes part of the address, so
+// dcKey returns the key of a DCT for its access key. It takes part of the address, so
 // that a request for an earlier target of the same number is refused.
 func dcKey(accessKey, incarnation uint64) uint64 { return accessKey ^ incarnation }
 
@@ -184,7 +184,7 @@ func (h *hardware) attach(_ context.Context, p *Peer) error {
 	return h.ready(p)
 }
 
-// ready finds the way to a peer, for which it gives up the lock for a while.
+// ready finds the way to a peer. mu must be held, and is released for a while.
 func (h *hardware) ready(p *Peer) error {
 	x := h.meet(p)
 	if err := h.rerouted(x); err != nil {
@@ -202,7 +202,7 @@ func (h *hardware) ready(p *Peer) error {
 	case h.i.mine(p) != nil:
 		return errors.Join(h.i.mine(p), h.routes.put(r))
 	}
-	if x = h.meet(p); x.route != nil { // somebody else was faster
+	if x = h.meet(p); x.route != nil { // another goroutine was faster
 		if err := h.routes.put(r); err != nil {
 			return err
 		}
@@ -212,7 +212,7 @@ func (h *hardware) ready(p *Peer) error {
 	return h.placed(x)
 }
 
-// placed refuses what no DCI can serve any more.
+// placed returns an error for a peer that no DCI can serve any more.
 func (h *hardware) placed(x *hardPeer) error {
 	if x.m.DCI() == nil && !h.core.Usable() {
 		return h.core.Lost()

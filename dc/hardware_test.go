@@ -19,8 +19,8 @@ import (
 
 // The sequences below follow rdma-core's manual pages mlx5dv_create_qp(3),
 // mlx5dv_wr_post(3) and mlx5dv_dci_stream_id_reset(3), and its tests
-// test_mlx5_dc.py. The device is nobody's: its provider writes down what is
-// called, and the tests say how requests end.
+// test_mlx5_dc.py. There is no device: its provider records the calls,
+// and the tests say how requests end.
 
 var standinGID = verbs.GIDEntry{GID: gidOf(0xee), Port: 1, Index: 3, Type: verbs.GIDRoCEv2}
 
@@ -459,7 +459,7 @@ func TestHardwareWait(t *testing.T) {
 	n, err := i.Wait(context.Background(), make([]dc.Completion, 1))
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	// The stand-in has no completion events: whoever is parked stays so.
+	// The stand-in has no completion events: a parked goroutine stays parked.
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
 	defer cancel()
 	_, err = i.Wait(ctx, make([]dc.Completion, 1))

@@ -9,8 +9,8 @@ import (
 
 func (h *hardware) busy() bool { return len(h.core.Actions) > 0 || h.core.Waiting() }
 
-// urgent carries out what must come before the lock is released: nobody may have
-// seen a DCI empty, and begun to bring it back, before it was brought to error; nor
+// urgent carries out what must come before the lock is released: no goroutine may
+// see a DCI empty, and begin to bring it back, before it was brought to error; nor
 // take back requests that the machine has given up, or forget their peer.
 func (h *hardware) urgent() {
 	rest := h.core.Actions[:0]
@@ -55,7 +55,7 @@ func (h *hardware) perform() {
 	}
 }
 
-// act does what takes time, and tells the machine what came of it.
+// act does what takes time, and passes the result to the machine. mu must not be held.
 func (h *hardware) act(a dci.Action) {
 	i := h.i
 	qp := h.dcis[a.DCI.Index].qp

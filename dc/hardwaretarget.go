@@ -22,7 +22,7 @@ type hardwareTarget struct {
 	work   sync.WaitGroup
 }
 
-// newHardwareTarget makes a DCT, or answers [verbs.ErrUnsupported].
+// newHardwareTarget makes a DCT, or returns [verbs.ErrUnsupported].
 func newHardwareTarget(t *Target) (_ targetBackend, err error) {
 	cfg := &t.cfg
 	dev := cfg.PD.Device()
@@ -67,7 +67,7 @@ func newHardwareTarget(t *Target) (_ targetBackend, err error) {
 	return h, nil
 }
 
-// follow tells of what cannot be mended: a DCT keeps the place in the GID table that it was
+// follow logs what cannot be mended: a DCT keeps the place in the GID table that it was
 // made with, and another one would have another number, and so another address.
 func (h *hardwareTarget) follow(changes iter.Seq2[verbs.GIDEntry, error]) {
 	for now, err := range changes {

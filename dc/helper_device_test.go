@@ -95,7 +95,7 @@ func readRecord(from io.Reader) (r record, err error) {
 	return r, err
 }
 
-// targetProgram is a target whose service has a port, which is also where TCP
+// targetProgram is a target with a service at a port, which is also where TCP
 // connections are told of it. A connection that says something ends the program
 // at once.
 func targetProgram(port string) error {

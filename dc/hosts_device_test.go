@@ -17,7 +17,7 @@ import (
 	"github.com/goverbs/goverbs/dc"
 )
 
-// threeHosts answers this host's end, and starts those others that the test
+// threeHosts returns this host's end, and starts those others that the test
 // needs, if an earlier one left them dead.
 func threeHosts(t testing.TB, needed ...int) *host {
 	t.Helper()
@@ -80,8 +80,8 @@ func TestHostsTargetDies(t *testing.T) {
 	const port = 7480
 	const connectTimeout = 2 * time.Second
 	victim, other := remoteTarget(t, 1, port), remoteTarget(t, 2, port)
-	// A dead target shows after seven times the first: late, so that whoever
-	// has to wait for it is seen.
+	// A dead target shows after seven times the first: late, so that a wait for
+	// it is seen.
 	i := a.initiator(t, dc.InitiatorConfig{Contexts: 2, AckTimeout: 260 * time.Millisecond, ConnectTimeout: connectTimeout})
 	pv, err := i.Resolve(victim.addr, helperKey)
 	require.NoError(t, err)
@@ -93,7 +93,7 @@ func TestHostsTargetDies(t *testing.T) {
 	var lost []dc.Completion
 	var lostAt []time.Duration
 	start := time.Now()
-	// each does requests to the other target for a time, and answers how long
+	// each does requests to the other target for a time, and returns how long
 	// they took, in order of size.
 	each := func(until func() bool) (took []time.Duration) {
 		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
@@ -166,7 +166,7 @@ func TestHostsTargetDies(t *testing.T) {
 }
 
 // TestHostsInitiatorDies: the target gets its responder context back, and gives
-// it to who waits for it.
+// it to the initiator that waits for it.
 func TestHostsInitiatorDies(t *testing.T) {
 	a := threeHosts(t, 2)
 	const lease = 1500 * time.Millisecond
@@ -199,7 +199,7 @@ func TestHostsInitiatorDies(t *testing.T) {
 	require.NoError(t, lab.Host(2).Kill(ctx))
 	killed := time.Now()
 	tell(next)
-	// Somebody waits for it, so it may be taken back before the lease is over.
+	// An initiator waits for it, so it may be taken back before the lease is over.
 	require.Eventually(t, func() bool { s := target.Stats(); return s.Expired+s.Reclaimed == 1 }, testTimeout, 10*time.Millisecond)
 	expired := time.Since(killed)
 	attached(next)

@@ -49,7 +49,7 @@ type InitiatorConfig struct {
 	// MaxSGE is how many pieces of memory a request may have; 0 means 1.
 	MaxSGE int
 	// ConnectTimeout is how long a target may leave connect packets without
-	// an answer; 0 means 5 s. A busy target answers.
+	// a reply; 0 means 5 s. A busy target replies.
 	ConnectTimeout time.Duration
 	// Retransmit is the first pause before a control message is sent again,
 	// which doubles each time; 0 means 50 ms.
@@ -69,8 +69,8 @@ type InitiatorConfig struct {
 	// Masked makes the queue pairs for masked atomics, which only mlx5 has;
 	// elsewhere the initiator is refused with [verbs.ErrUnsupported].
 	Masked bool
-	// ReplyTo is the address of a target of the program's own, at which whoever
-	// receives from this initiator may reach it: see [Received.ReplyTo].
+	// ReplyTo is the address of a target of the program's own, at which the
+	// receivers of its messages may reach it: see [Received.ReplyTo].
 	ReplyTo Address
 	// TrafficClass of requests and control messages: DSCP and ECN bits on RoCE v2.
 	TrafficClass uint8
@@ -126,11 +126,10 @@ const maxContexts = 1 << 16
 // Its methods may be called from any number of goroutines.
 //
 // There are two ways to learn how requests end. [Initiator.Do] does one request
-// and answers its error. [Initiator.Post] takes many; their completions are taken
-// by [Initiator.Poll] or [Initiator.Wait], by whoever calls these. Completions of
-// Do never come there.
+// and returns its error. [Initiator.Post] takes many; [Initiator.Poll] and
+// [Initiator.Wait] return their completions, and never those of Do.
 //
-// Somebody must poll, wait or be in Do: a session ends when its completions are
+// A goroutine must poll, wait or be in Do: a session ends when its completions are
 // taken, and only then can the next target be served.
 type Initiator struct {
 	cfg     InitiatorConfig
@@ -153,11 +152,11 @@ type Initiator struct {
 	done    completions
 	calls   *call           // that are not in use
 	idle    *taker          // likewise
-	takers  []*verbs.Waiter // who wait for completions
-	doers   []*verbs.Waiter // who wait in Do and Flush
+	takers  []*verbs.Waiter // of goroutines that wait for completions
+	doers   []*verbs.Waiter // of goroutines in Do and Flush
 	outside int             // goroutines that end requests without having polled
-	woken   bool            // they have ended what somebody waits for, perhaps parked
-	found   verbs.Found     // by whoever has posted and looked at once, and is about to deliver it
+	woken   bool            // they have ended what a goroutine waits for, perhaps parked
+	found   verbs.Found     // of a goroutine that has posted and looked at once, and is about to deliver it
 	polling int             // goroutines that look, and will perform
 	expiry  alarm.Alarm     // of requests with a timeout
 	timed   []*Peer         // that have such requests
@@ -178,7 +177,7 @@ func NewInitiator(cfg InitiatorConfig) (i *Initiator, err error) {
 	}
 	i = newInitiator(cfg)
 	be, err := choose(cfg.Backend, func() (backend, error) { return newHardware(i) }, func() (backend, error) { return newSoftware(i) })
-	i.mu.Lock() // others who share the completion queue poll already
+	i.mu.Lock() // other users of the completion queue poll already
 	i.be = be
 	i.mu.Unlock()
 	if err != nil {
@@ -189,7 +188,7 @@ func NewInitiator(cfg InitiatorConfig) (i *Initiator, err error) {
 	return i, nil
 }
 
-// newInitiator is one without a back end.
+// newInitiator makes an initiator without a back end.
 func newInitiator(cfg InitiatorConfig) *Initiator {
 	i := &Initiator{cfg: cfg, start: time.Now(), hand: make(chan struct{}, 1), events: make(chan Event, eventsKept),
 		peers: make(map[uint64]*Peer), seed: maphash.MakeSeed(), halted: make(chan struct{})}
@@ -197,7 +196,7 @@ func newInitiator(cfg InitiatorConfig) *Initiator {
 	return i
 }
 
-// begin begins what goes on in the background.
+// begin starts the timer and the goroutine of the background.
 func (i *Initiator) begin() {
 	i.expiry.Init(i.expire, time.Millisecond)
 	i.work.Go(i.lend)
@@ -219,7 +218,7 @@ func (i *Initiator) dispatch(depth int) (err error) {
 	return err
 }
 
-// closeQueue ends that, and may be called again.
+// closeQueue closes what dispatch has made, and may be called again.
 func (i *Initiator) closeQueue() error {
 	var errs []error
 	if i.d != nil {
@@ -235,7 +234,7 @@ func (i *Initiator) now() time.Duration { return time.Since(i.start) }
 
 func (i *Initiator) open() bool { return !i.closed && i.lost == nil }
 
-// usable is why nothing can be done; it is called with the lock held.
+// usable returns the reason why nothing can be done, or nil. mu must be held.
 func (i *Initiator) usable() error {
 	if i.closed {
 		return ErrClosed
@@ -243,7 +242,7 @@ func (i *Initiator) usable() error {
 	return i.lost
 }
 
-// Hardware tells which back end the initiator has.
+// Hardware reports whether the initiator has the hardware back end.
 func (i *Initiator) Hardware() bool {
 	_, ok := i.be.(*hardware)
 	return ok
@@ -261,12 +260,12 @@ func (i *Initiator) unlock() {
 	i.woken = false
 	i.mu.Unlock()
 	if woken && i.d != nil {
-		i.d.Wake(&verbs.Waiter{}) // whoever is parked looks up
+		i.d.Wake(&verbs.Waiter{}) // a parked goroutine looks up
 	}
 }
 
-// rouse is for completions: it sees to it that somebody takes them, and that
-// somebody does what the back end has to do.
+// rouse wakes a goroutine that waits for completions if there are any, and one that does
+// what the back end has to do unless a goroutine polls.
 func (i *Initiator) rouse() {
 	if n := len(i.takers); n > 0 && i.done.len() > 0 {
 		i.takers[n-1].Wake()
@@ -286,7 +285,7 @@ func (i *Initiator) rouse() {
 	}
 }
 
-// wakeTakers is rouse for completions that nobody has polled.
+// wakeTakers is rouse for completions that come without polling.
 func (i *Initiator) wakeTakers() {
 	if n := len(i.takers); n > 0 && i.done.len() > 0 {
 		i.takers[n-1].Wake()
@@ -294,7 +293,7 @@ func (i *Initiator) wakeTakers() {
 	}
 }
 
-// lend does what the back end has to do while nobody polls.
+// lend does what the back end has to do while no goroutine polls.
 func (i *Initiator) lend() {
 	for {
 		select {
@@ -307,7 +306,7 @@ func (i *Initiator) lend() {
 	}
 }
 
-// wakeAll makes everybody look up.
+// wakeAll makes all waiting goroutines look up.
 func (i *Initiator) wakeAll() {
 	i.mu.Lock()
 	for _, w := range i.takers {

@@ -12,7 +12,7 @@ import (
 // logsKept is how many log records may wait for a handler. More are dropped.
 const logsKept = 256
 
-// logsOf returns a logger whose records come to the handler of l in order, in a goroutine
+// logsOf returns a logger that passes records to the handler of l in order, in a goroutine
 // of their own: records are made while locks are held, and a handler may panic, end its
 // goroutine, block, or call the object that it hears of. A nil l is silent.
 func logsOf(l *slog.Logger) *slog.Logger {

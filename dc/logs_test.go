@@ -58,7 +58,7 @@ func TestLogHandlers(t *testing.T) {
 	l.Info("first")
 	require.Equal(t, "first", next(h))
 	for n := range 2 * logsKept {
-		l.Info(strconv.Itoa(n)) // nobody reads
+		l.Info(strconv.Itoa(n)) // without a reader
 	}
 	for n := range logsKept {
 		require.Equal(t, strconv.Itoa(n), next(h))

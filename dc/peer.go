@@ -10,7 +10,7 @@ import (
 )
 
 // Peer is a target as an initiator knows it: an address and an access key, which
-// nobody can change. One that was never used costs some 120 bytes and no queue
+// do not change. One that was never used costs some 120 bytes and no queue
 // pair.
 type Peer struct {
 	i      *Initiator
@@ -22,7 +22,7 @@ type Peer struct {
 	a      *activity
 }
 
-// activity is what there is of a peer that was used.
+// activity is the state of a peer that was used.
 type activity struct {
 	queue   []entry // not yet posted
 	posted  uint64
@@ -33,17 +33,17 @@ type activity struct {
 	timed   bool // some requests have a timeout
 }
 
-// flush is somebody in Flush.
+// flush is a call of Flush.
 type flush struct {
 	mark   uint64 // the last request that is waited for
 	left   uint64 // how many of them have not ended
 	waiter verbs.Waiter
 }
 
-// Address is what was resolved.
+// Address returns the address that was resolved.
 func (p *Peer) Address() Address { return p.addr }
 
-// name is for errors, also of calls without a peer.
+// name returns the address for errors, also of calls without a peer.
 func (p *Peer) name() string {
 	if p == nil {
 		return "no peer"
@@ -51,13 +51,14 @@ func (p *Peer) name() string {
 	return p.addr.String()
 }
 
-// keyed tells whether the access key is the one that the address was made for, as
+// keyed reports whether the access key is the one that the address was made for, as
 // far as that is known.
 func (p *Peer) keyed() bool {
 	return p.addr.KeyCheck == 0 || p.addr.KeyCheck == wire.KeyCheckOf(p.key)
 }
 
-// mine refuses peers of others, and those that are known no more.
+// mine returns an error for a peer of another initiator, for one that is known no more, and
+// if the initiator is closed or lost. mu must be held.
 func (i *Initiator) mine(p *Peer) error {
 	if p != nil && p.i == i && !p.gone && i.open() {
 		return nil
@@ -83,7 +84,7 @@ func (i *Initiator) hash(a Address, key uint64) uint64 {
 }
 
 // Resolve makes a target known. It sends nothing: the target is connected to
-// when there is something for it. The same address and key answer the same peer.
+// when there is something for it. For the same address and key it returns the same peer.
 func (i *Initiator) Resolve(a Address, accessKey uint64) (*Peer, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -118,7 +119,7 @@ func (i *Initiator) Attach(ctx context.Context, p *Peer) error {
 // Detach leaves a target that has no requests outstanding, or else refuses with
 // [ErrInUse]. The session is kept for the next time, for which the queue pair is made
 // ready, or else closed ([InitiatorConfig.CloseSessions]). It returns at once; a target
-// whose session is closed is told until it answers. Detaching from a target without a
+// with a closed session is told until it replies. Detaching from a target without a
 // session is not an error.
 func (i *Initiator) Detach(p *Peer) error {
 	i.mu.Lock()
@@ -164,7 +165,7 @@ func (i *Initiator) unlink(p *Peer) {
 	i.timed = slices.DeleteFunc(i.timed, func(q *Peer) bool { return q == p })
 }
 
-// Stats are the counters of one target so far.
+// Stats returns the counters of one target so far.
 func (p *Peer) Stats() PeerStats {
 	i := p.i
 	i.mu.Lock()

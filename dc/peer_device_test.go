@@ -34,8 +34,8 @@ func TestForget(t *testing.T) {
 	require.EqualValues(t, 2, target.Stats().Attaches)
 }
 
-// TestKeyIsOnePeers: whoever resolves the address with another key changes nobody
-// else's.
+// TestKeyIsOnePeers: resolving the address with another key changes no other
+// peer.
 func TestKeyIsOnePeers(t *testing.T) {
 	a, b := newHosts(t)
 	i := a.initiator(t, dc.InitiatorConfig{})

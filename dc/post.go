@@ -2,7 +2,7 @@ package dc
 
 import "fmt"
 
-// Post gives requests to a target, in order, and answers how many were taken.
+// Post gives requests to a target, in order, and returns the number taken.
 // Each of those has exactly one completion, or none if it is [Request.Quiet] and
 // succeeds. If the target is attached they are posted at once, in one crossing
 // into C and without allocating; if not, they are kept until it is. A request
@@ -14,8 +14,8 @@ func (i *Initiator) Post(p *Peer, rs ...Request) (int, error) {
 	return n, err
 }
 
-// give posts or keeps requests, and answers how many were taken, and whether it has
-// looked for completions. It is called with the lock held, and may give that up for
+// give posts or keeps requests, and returns the number taken, and whether it has
+// looked for completions. mu must be held, and may be released for
 // a while.
 func (i *Initiator) give(p *Peer, rs []Request, c *call, look int) (n int, looked bool, err error) {
 	if err := i.mine(p); err != nil {
@@ -74,7 +74,7 @@ func (i *Initiator) keep(p *Peer, rs []Request, c *call) {
 }
 
 // returned lets requests wait again that the device had: they come before all others,
-// and who waits for one looks whether it still wants to.
+// and a goroutine that waits for one checks whether it still wants to.
 func (i *Initiator) returned(p *Peer, es []entry) {
 	p.a.queue = append(es, p.a.queue...)
 	for k := range p.a.queue[:len(es)] {

@@ -49,7 +49,7 @@ func newTestSoftware(t *testing.T) (_ *software, _ *contextQP, _ *session.Contex
 	}
 }
 
-// posted has requests posted that waited, and answers which of them have completions.
+// posted has requests posted that waited, and returns for each whether it has a completion.
 func (s *software) posted(t *testing.T, x *session.Context, p *Peer, rs ...Request) (out []bool) {
 	t.Helper()
 	q := &s.qps[0]
@@ -88,7 +88,7 @@ func quiet(n int) []Request {
 }
 
 // TestQuietTogether: each request has a completion but for the quiet ones before another,
-// in whose completion they end; also when one in the middle fails.
+// which end in its completion; also when one in the middle fails.
 func TestQuietTogether(t *testing.T) {
 	s, q, x, p, next := newTestSoftware(t)
 	i := s.i

@@ -30,7 +30,7 @@ type randomPosts struct {
 	err      error
 	got      map[sent]int      // how often it was delivered
 	last     map[[2]int]uint32 // by sender and target
-	sessions map[uint64]int    // whose
+	sessions map[uint64]int    // the sender of each
 }
 
 // sent is a SEND, which carries all of this.
@@ -217,7 +217,7 @@ func (r *randomPosts) delivered(target int, m *dc.Received, b []byte) {
 	}
 }
 
-// run does the whole program and answers how many SENDs failed, of how many.
+// run does the whole program and returns the number of SENDs that failed, and of all.
 func (r *randomPosts) run(t *testing.T) (failed, all int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*testTimeout)
 	defer cancel()

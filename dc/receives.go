@@ -22,17 +22,17 @@ type Received struct {
 	Err error
 }
 
-// receives says of each receive to which session it belongs. The queue pair number
+// receives finds the session of each receive. The queue pair number
 // identifies it: a responder context serves the next session only after collect.
 type receives struct {
 	cq    *verbs.CQ
-	watch watch // a completion that somebody holds must be told its session before that ends
+	watch watch // a completion that a goroutine holds must be told its session before that ends
 
 	mu       sync.Mutex
 	sessions map[uint32]origin // by queue pair number
 	backlog  []Received        // of sessions that are over
 	wcs      [32]verbs.WC
-	waiting  [32]verbs.WC // of the one who waits
+	waiting  [32]verbs.WC // of the goroutine in take
 	turn     chan struct{}
 	closed   bool
 }
@@ -135,7 +135,7 @@ func (b *receives) take(ctx context.Context, rs []Received) (int, error) {
 	return 0, nil
 }
 
-// waitOnce may answer nothing: then look again.
+// waitOnce may return 0 and no error: then look again.
 func (b *receives) waitOnce(ctx context.Context, rs []Received) (int, error) {
 	b.mu.Lock()
 	inner := b.watch.enter(ctx)

@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// aReceiver is the number of the queue pair whose receives newTestReceives has.
+// aReceiver is the number of the queue pair that newTestReceives has receives of.
 const aReceiver = 0x4711
 
 // newTestReceives are those of a DCT, which here serves sessions as a responder
@@ -73,7 +73,7 @@ func TestReceivesOfEndedSessions(t *testing.T) {
 	require.Zero(t, rs[0].Session, "of no session")
 }
 
-// TestReceivesInHand: a session does not end while somebody holds receives of it that
+// TestReceivesInHand: a session does not end while a goroutine holds receives of it that
 // have not been told their session.
 func TestReceivesInHand(t *testing.T) {
 	b := newTestReceives(t)
@@ -112,7 +112,7 @@ func TestReceivesInHand(t *testing.T) {
 	require.Equal(t, Received{ID: 8, Session: 2}, rs[0])
 }
 
-// TestReceivesWakeWhoWaits: whoever waits for receives is told those that the end of a
+// TestReceivesWakeWhoWaits: a goroutine that waits for receives gets those that the end of a
 // session kept aside, though nothing new comes.
 func TestReceivesWakeWhoWaits(t *testing.T) {
 	b := newTestReceives(t)
@@ -121,7 +121,7 @@ func TestReceivesWakeWhoWaits(t *testing.T) {
 	defer cancel()
 	got := make(chan Received, 1)
 	b.mu.Lock()
-	b.watch.others++ // nobody enters
+	b.watch.others++ // no goroutine enters
 	b.mu.Unlock()
 	go func() {
 		rs := make([]Received, 1)

@@ -76,7 +76,7 @@ type Completion struct {
 	Err error
 }
 
-// ops are what the queue pairs are made for beyond the usual.
+// ops returns what the queue pairs are made for beyond the usual.
 func (c *InitiatorConfig) ops() verbs.SendOps {
 	if c.Masked {
 		return verbs.OpMasked
@@ -88,7 +88,7 @@ func (c *InitiatorConfig) ops() verbs.SendOps {
 // makes for memory that is not there.
 const longest = 1 << 31
 
-// nowhere is what verbs answers for remote memory outside of its region.
+// nowhere is what verbs returns for remote memory outside of its region.
 var nowhere = verbs.Remote{Addr: 1<<64 - 1, RKey: 1<<32 - 1}
 
 // check refuses what a queue pair would refuse, so that one request does not
@@ -185,7 +185,7 @@ func (r *Request) takesReceiveFirst(mtu int) bool {
 	return r.Op == Send || r.Op == SendImm || r.Op == WriteImm && r.packets(mtu) == 1
 }
 
-// packets is how many packet numbers the request takes: one for each packet of
+// packets returns how many packet numbers the request takes: one for each packet of
 // a message or, with READ, of its response.
 func (r *Request) packets(mtu int) int {
 	if r.Op >= FetchAdd {

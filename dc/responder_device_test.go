@@ -49,7 +49,7 @@ func TestRequestsKeepSessions(t *testing.T) {
 	var targets [2]*dc.Target
 	var peers [2]*dc.Peer
 	var kept [2]*atomic.Uint64
-	for k := range targets { // before either has a session, whose keep-alive would be due meanwhile
+	for k := range targets { // before either has a session, with a keep-alive that would be due meanwhile
 		targets[k] = b.target(t, dc.TargetConfig{Lease: lease})
 		peers[k] = resolve(t, i, targets[k], 0)
 		kept[k] = targets[k].CountKeepAlives()
@@ -104,7 +104,7 @@ func TestResponderIsReplaced(t *testing.T) {
 	next := resolve(t, i, target, 0)
 	require.ErrorIs(t, i.Do(ctx, next, a.write(2, b, 0)), context.DeadlineExceeded, "there is no responder context")
 	require.Same(t, before, target.Responder(0))
-	require.Eventually(t, func() bool { // the last word of who had it may be on its way
+	require.Eventually(t, func() bool { // the last word of the initiator that had it may be on its way
 		attr, err := before.Query()
 		require.NoError(t, err, "it is still there")
 		return attr.State == verbs.StateError
@@ -119,7 +119,7 @@ func TestResponderIsReplaced(t *testing.T) {
 }
 
 // TestDetachedAndSendsOn: what an initiator sends when it has detached, before the queue
-// pair is reset, is its own, and not of whom the queue pair serves next.
+// pair is reset, is its own, and not of the initiator that the queue pair serves next.
 func TestDetachedAndSendsOn(t *testing.T) {
 	a, b := newHosts(t)
 	target := b.target(t, dc.TargetConfig{Responders: 1})
@@ -154,7 +154,7 @@ func TestDetachedAndSendsOn(t *testing.T) {
 }
 
 // TestTrafficClass is in the header of all packets: those of requests and of control
-// messages on the way there, and of what answers both on the way back.
+// messages on the way there, and of the replies to both on the way back.
 func TestTrafficClass(t *testing.T) {
 	const there, back = 0x20, 0x48
 	a, b := newHosts(t)

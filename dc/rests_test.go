@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRests: who works on and on gives up its turn each few milliseconds; who works
-// now and then never does.
+// TestRests: a goroutine that works on and on gives up its turn each few milliseconds; one
+// that works now and then never does.
 func TestRests(t *testing.T) {
 	var r rests
 	count := func(from time.Duration, n int, pause time.Duration) (due int) {

@@ -12,7 +12,7 @@ import (
 type entry struct {
 	Request
 	peer     *Peer
-	call     *call // who waits for it; nil: its completion is for Poll
+	call     *call // that waits for it; nil: its completion is for Poll
 	seq      uint64
 	deadline time.Duration // 0: none
 	ended    bool
@@ -22,7 +22,7 @@ type entry struct {
 
 // ring are the requests that a queue pair has, by position. Positions only grow;
 // the number of a work request names queue pair and position, so a completion
-// finds its request whoever polls, and one of a request that is over finds none.
+// finds its request in any goroutine, and one of a request that is over finds none.
 type ring struct {
 	entries    []entry
 	mask       uint32
@@ -38,7 +38,7 @@ func (r *ring) at(pos uint32) *entry { return &r.entries[pos&r.mask] }
 
 func (r *ring) len() int { return int(r.tail - r.head) }
 
-// has tells whether a position is of a request that has not ended.
+// has reports whether a position is of a request that has not ended.
 func (r *ring) has(pos uint32) bool { return pos-r.head < r.tail-r.head && !r.at(pos).ended }
 
 // tagBits are those of the position; the queue pair's index is above them.
@@ -87,7 +87,7 @@ func (i *Initiator) finish(e *entry, err error) {
 	}
 }
 
-// flushed tells those in Flush that wait for a request.
+// flushed ends the calls of Flush that wait for a request.
 func (i *Initiator) flushed(a *activity, seq uint64) {
 	for k := 0; k < len(a.flushes); k++ {
 		f := a.flushes[k]
@@ -103,7 +103,7 @@ func (i *Initiator) flushed(a *activity, seq uint64) {
 	}
 }
 
-// completions is a queue of what Poll answers.
+// completions is a queue of what Poll returns.
 type completions struct {
 	list []Completion
 	head int

@@ -35,8 +35,8 @@ func (s *routes) init(pd *verbs.PD, gid verbs.GIDEntry, class uint8) error {
 	return s.gid.init(pd.Device(), gid, s.expire)
 }
 
-// get answers the way to a target; put gives it back. It may take as long as
-// finding the neighbour does, and holds up nobody else meanwhile.
+// get returns the way to a target; put gives it back. It may take as long as
+// finding the neighbour does, and blocks no other goroutine meanwhile.
 func (s *routes) get(a Address) (*route, error) {
 	at := way{wire.GID(a.GID), a.LID}
 	if r, err := s.use(at); r != nil || err != nil {
@@ -55,7 +55,7 @@ func (s *routes) get(a Address) (*route, error) {
 	ah := r.ah
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r := s.at[at]; r != nil { // somebody else was faster
+	if r := s.at[at]; r != nil { // another goroutine was faster
 		r.peers++
 		return r, ah.Close()
 	}

@@ -82,7 +82,7 @@ func TestRoutes(t *testing.T) {
 	require.Equal(t, 1, closed)
 }
 
-// TestStaleRoutes are left by whoever comes back, and closed with their last peer, or at
+// TestStaleRoutes are left by peers that come back, and closed with their last peer, or at
 // the end.
 func TestStaleRoutes(t *testing.T) {
 	s := newTestRoutes(t)
@@ -115,7 +115,7 @@ func TestStaleRoutes(t *testing.T) {
 	require.Equal(t, 3, closed)
 }
 
-// TestRoutesClosedBeside who asks for them: no handle is left.
+// TestRoutesClosedBeside goroutines that ask for them: no handle is left.
 func TestRoutesClosedBeside(t *testing.T) {
 	s := newTestRoutes(t)
 	var all sync.WaitGroup
@@ -142,7 +142,7 @@ func TestRoutesClosedBeside(t *testing.T) {
 	all.Wait()
 }
 
-// TestRoutesRace: whoever is slower closes the handle that it has made in vain.
+// TestRoutesRace: the slower goroutine closes the handle that it has made in vain.
 func TestRoutesRace(t *testing.T) {
 	s := newTestRoutes(t)
 	for n := range byte(200) {

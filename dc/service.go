@@ -16,7 +16,7 @@ import (
 // lost one after seconds only; the state machine asks again sooner.
 const lookupTime = time.Second
 
-// service tells initiators where a target is: it answers at a port, through the
+// service tells initiators where a target is: it replies at a port, through the
 // connection manager, with the control queue pair's number and, as private
 // data, the whole address.
 type service struct {
@@ -27,7 +27,7 @@ type service struct {
 	log    *slog.Logger
 }
 
-// servicePlace is where the service of an address answers.
+// servicePlace returns where the service of an address listens.
 func servicePlace(a Address) netip.AddrPort { return netip.AddrPortFrom(a.GID.Addr(), a.Service) }
 
 func openService(gid verbs.GIDEntry, a Address, log *slog.Logger) (s *service, err error) {
@@ -47,7 +47,7 @@ func openService(gid verbs.GIDEntry, a Address, log *slog.Logger) (s *service, e
 	return s, nil
 }
 
-// serve answers until ctx ends.
+// serve replies until ctx ends.
 func (s *service) serve(ctx context.Context) {
 	for {
 		r, err := s.listen.Accept(ctx)

@@ -122,7 +122,7 @@ func mixed(t *testing.T, i *dc.Initiator, a, b *host, peers []*dc.Peer, each int
 }
 
 // A target that shows the wrong key fails alone if it has a stream of its own, and
-// with whoever is in the same DCI if not; afterwards all works.
+// with the others in its DCI if not; afterwards all works.
 func TestSimulatedWrongKey(t *testing.T) {
 	a, b := dcHosts(t)
 	for _, streams := range everyStreams {
@@ -285,8 +285,8 @@ func TestSimulatedCounts(t *testing.T) {
 	}
 }
 
-// A queue pair that cannot be connected fails the requests for which that was done, whoever
-// waits for them, and is made anew.
+// If a queue pair cannot be connected, the requests for which that was done fail, whichever
+// call waits for them, and it is made anew.
 func TestSimulatedConnectFails(t *testing.T) {
 	a, b := dcHosts(t)
 	a.backend, b.backend = dc.Software, dc.Software
@@ -393,8 +393,8 @@ func TestSimulatedLastWords(t *testing.T) {
 	}
 }
 
-// When the device of an initiator or of a target is removed, what is under way ends, whoever
-// waits is told, and both can be closed.
+// When the device of an initiator or of a target is removed, what is under way ends, all
+// calls that wait return, and both can be closed.
 func TestSimulatedRemoval(t *testing.T) {
 	if which := os.Getenv("SIMHCA_REMOVE"); which != "" {
 		removal(t, which)
@@ -462,8 +462,8 @@ func removal(t *testing.T, which string) {
 	require.Less(t, time.Since(begun), 5*time.Second)
 }
 
-// Sessions that were asked for and have nothing to do, or whose request was taken back, do
-// not keep others from the only context.
+// Sessions that were asked for and have nothing to do, or only a request that was taken back,
+// do not keep others from the only context.
 func TestSimulatedNothingToDo(t *testing.T) {
 	a, b := dcHosts(t)
 	a.backend, b.backend = dc.Software, dc.Software

@@ -19,8 +19,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestSimulatedAnything: two initiators, with fewer contexts than targets, whose targets
-// have fewer responder contexts than initiators, are used in all ways at once, and queue
+// TestSimulatedAnything: two initiators with fewer contexts than targets, and targets
+// with fewer responder contexts than initiators, are used in all ways at once, and queue
 // pairs break. Each call ends, each request that was posted ends once, and what is added
 // at the targets fits what the adders were told.
 func TestSimulatedAnything(t *testing.T) {

@@ -31,11 +31,11 @@ type software struct {
 	spare  []session.Action // memory for core.Actions
 	reply  [AddressLen]byte
 	acting sync.WaitGroup
-	rests  rests            // of who performs
+	rests  rests            // of the goroutines that perform
 	placed *session.Context // by the last place, for transmit
 }
 
-// softPeer is what there is of a peer that was used.
+// softPeer is the state of a peer that was used.
 type softPeer struct {
 	m     *session.Peer
 	owner *Peer
@@ -122,7 +122,7 @@ func (s *software) resolve(p *Peer) error {
 	return nil
 }
 
-// meet is what the machine knows of a peer.
+// meet returns the machine's peer, and makes it first if there is none.
 func (s *software) meet(p *Peer) *session.Peer {
 	if x := s.peers[p.number]; x != nil {
 		return x.m
@@ -198,7 +198,7 @@ func (s *software) attach(ctx context.Context, p *Peer) error {
 	return ctx.Err()
 }
 
-// attached tells those who wait in Attach.
+// attached ends the calls of Attach that wait for the peer.
 func (s *software) attached(p *Peer, err error) {
 	if len(s.joins) == 0 {
 		return
@@ -241,7 +241,7 @@ func (s *software) received(m *wire.Message) {
 	joins := len(s.joins)
 	i.unlock()
 	if joins > 0 {
-		yield() // who waits for a session goes first
+		yield() // a goroutine that waits for a session goes first
 	}
 }
 

@@ -19,16 +19,16 @@ func (e *notPosted) Unwrap() error { return e.error }
 
 func yield() { runtime.Gosched() }
 
-// restEvery is how often whoever connects one queue pair after the other gives up its
-// turn. The runtime's monitor takes the processor away from a goroutine that has had
+// restEvery is how often a goroutine that connects one queue pair after the other yields
+// its turn. The runtime's monitor takes the processor away from a goroutine that has had
 // its turn for 10 ms, at each look while it is in C, and then looks every 20 us.
 const restEvery = 4 * time.Millisecond
 
-// rests tell when that is.
+// rests counts the time towards that.
 type rests struct{ begun, last time.Duration }
 
-// due is asked at each piece of work. It begins to count anew after a pause, in which
-// others had their turn.
+// due reports whether the turn is to be yielded; it is called at each piece of work. It
+// begins to count anew after a pause, in which others had their turn.
 func (r *rests) due(now time.Duration) bool {
 	if now-r.last >= restEvery {
 		r.begun = now
@@ -43,14 +43,14 @@ func (r *rests) due(now time.Duration) bool {
 
 // overlap says that queue pairs are connected beside everything else: the kernel
 // waits in the middle of it, for a work queue that looks up the neighbour, and
-// whoever polls need not. With one CPU it would only be dearer.
+// goroutines that poll need not. With one CPU it would only be dearer.
 var overlap = runtime.NumCPU() > 1
 
 func (s *software) busy() bool { return len(s.core.Actions) > 0 || s.core.Retime }
 
 // perform carries out what the machine wants. What concerns requests is done
-// before anybody else sees the state; what takes time, or sends, without the lock:
-// a context is nobody else's while its queue pair changes.
+// before another goroutine sees the state; what takes time, or sends, without the lock:
+// no other goroutine uses a context while its queue pair changes.
 func (s *software) perform() {
 	i := s.i
 	s.acting.Add(1)
@@ -156,8 +156,8 @@ func (s *software) later(a *session.Action) {
 	}
 }
 
-// name puts into messages that ask for a session which queue pair it is for. It is
-// called with the lock held: another one may take that one's place.
+// name puts into messages that ask for a session the number of the queue pair that it is
+// for. mu must be held: another queue pair may take that one's place.
 func (s *software) name(as []session.Action) {
 	for k := range as {
 		if m := &as[k].Message; as[k].Kind == session.ActSend && m.Kind == wire.Connect {
@@ -176,7 +176,7 @@ func (s *software) join(a *session.Action) {
 	again := a.Again
 	err := s.ctl.gid.attempt(func(gid verbs.GIDEntry) error {
 		toResponder(rtr, s.ctl, gid, &a.Message, a.Message.PSN, i.cfg.TrafficClass)
-		rtr.Attr.MaxDestReadAtomic = 0 // nobody reads here, and room for it would be made and cleared each time
+		rtr.Attr.MaxDestReadAtomic = 0 // there are no READs here, and room for them would be made and cleared each time
 		q.mtu = rtr.Attr.PathMTU.Bytes()
 		steps := q.way[2:]
 		if again {

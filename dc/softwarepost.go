@@ -49,8 +49,8 @@ func (s *software) transmit(_ *Peer, n, look int) (int, bool, error) {
 	return 1, true, nil // an error of the queue is told by Lost
 }
 
-// add prepares the n requests behind the ring's tail to be posted, and answers how
-// many packets they take.
+// add prepares the n requests behind the ring's tail to be posted, and returns the
+// number of packets that they take.
 func (s *software) add(x *session.Context, q *contextQP, n int) (packets int) {
 	pos := q.ring.tail
 	for last := pos + uint32(n-1); ; pos++ {
@@ -67,8 +67,8 @@ func (s *software) add(x *session.Context, q *contextQP, n int) (packets int) {
 	}
 }
 
-// uncovered breaks off a session whose last request has no completion of its own,
-// since the device did not take the one behind it: nothing would tell of its end.
+// uncovered breaks off a session with a last request that has no completion of its own,
+// since the device did not take the one behind it: its end would stay unknown.
 func (s *software) uncovered(x *session.Context, q *contextQP) {
 	for pos := q.ring.tail; pos != q.ring.head; pos-- {
 		e := q.ring.at(pos - 1)
@@ -82,8 +82,8 @@ func (s *software) uncovered(x *session.Context, q *contextQP) {
 	}
 }
 
-// post posts the n requests that were added, of so many packets, and answers how
-// many the device took. Completions that were looked for are in the initiator's
+// post posts the n requests that were added, of so many packets, and returns the
+// number that the device took. Completions that were looked for are in the initiator's
 // found.
 func (s *software) post(x *session.Context, q *contextQP, n, packets, look int) (posted int, err error) {
 	if look >= 0 {
@@ -152,7 +152,7 @@ func (s *software) pump(x *session.Context) {
 
 func (s *software) enqueue(p *Peer, n int) {
 	m := s.peers[p.number].m
-	var now time.Duration // does not matter to who waits already
+	var now time.Duration // does not matter to a peer that waits already
 	if m.Context() == nil && !m.Waiting() {
 		now = s.i.now()
 	}

@@ -18,7 +18,7 @@ type softwareTarget struct {
 	t       *Target
 	ctl     *Control
 	addr    Address
-	idle    *verbs.CQ // of the send sides, which nobody uses
+	idle    *verbs.CQ // of the send sides, which are not used
 	start   time.Time
 	cancel  context.CancelFunc
 	work    sync.WaitGroup
@@ -147,7 +147,7 @@ func (s *softwareTarget) tick() {
 }
 
 // reset makes the responder contexts ready that were released. It comes after
-// the answers, for which the initiator waits. Until then an initiator that sends on
+// the replies, for which the initiator waits. Until then an initiator that sends on
 // although it has detached is heard, under the session that it had.
 func (s *softwareTarget) reset() {
 	for len(s.resets) > 0 {
@@ -230,7 +230,7 @@ func (s *softwareTarget) Prepare() { s.reset() }
 // Repair implements [session.TargetIO].
 func (s *softwareTarget) Repair(slot int) { s.resets = append(s.resets, reset{slot: slot}) }
 
-// Moved implements [session.TargetIO]. Soft-RoCE answers with the number that it
+// Moved implements [session.TargetIO]. Soft-RoCE reports the number that it
 // expects at the moment.
 func (s *softwareTarget) Moved(slot int) bool {
 	a, err := s.responders[slot].Query()

@@ -6,7 +6,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Pending are requests of [Initiator.Start], for whose end somebody waits once. It is passed as it is, and
+// Pending are requests of [Initiator.Start], to be waited for once. It is passed by value, and
 // belongs to one goroutine at a time.
 type Pending struct {
 	i *Initiator
@@ -14,11 +14,11 @@ type Pending struct {
 	c *call
 }
 
-// Start begins several requests of one target together, as [Initiator.Post] does, and whoever has begun
-// them waits for them all: their completions come to no Poll, and those that are Quiet are waited for, too.
-// If not all were taken, the others are waited for all the same, and Wait has the error; with an error
-// of Start none was. Somebody has to wait: before that the device has the requests' memory, and nobody may
-// poll for them.
+// Start begins several requests of one target together, as [Initiator.Post] does.
+// [Pending.Wait] waits for them all: their completions come to no Poll, and those that are
+// Quiet are waited for, too. If not all were taken, Wait waits for the others all the same
+// and returns the error; with an error of Start none was. Wait must be called: before that
+// the device has the requests' memory, and perhaps no goroutine polls for them.
 func (i *Initiator) Start(p *Peer, rs []Request) (Pending, error) {
 	i.mu.Lock()
 	c := i.newCall(len(rs))
@@ -41,9 +41,10 @@ func (i *Initiator) Start(p *Peer, rs []Request) (Pending, error) {
 	return Pending{i, p, c}, nil
 }
 
-// Wait waits for all of the requests, and answers the first error: that of the one which ended first
+// Wait waits for all of the requests, and returns the first error: that of the one which ended first
 // with one. When it has returned, the device touches their memory no more, unless the error is a
-// [verbs.InFlightError]: what the end of ctx does is as with [Initiator.Do]. The zero value, of which there are no requests, is over.
+// [verbs.InFlightError]: the end of ctx has the same effect as with [Initiator.Do]. The zero value has
+// no requests, and Wait returns at once.
 func (w Pending) Wait(ctx context.Context) error {
 	i := w.i
 	if i == nil {
@@ -55,5 +56,5 @@ func (w Pending) Wait(ctx context.Context) error {
 	return i.finishWait(ctx, w.p, w.c)
 }
 
-// PD is the protection domain that the requests' local memory has to be in.
+// PD returns the protection domain that the requests' local memory has to be in.
 func (i *Initiator) PD() *verbs.PD { return i.cfg.PD }

@@ -19,7 +19,7 @@ func writesOf(ids ...uint64) (rs []dc.Request) {
 	return rs
 }
 
-// none polls, and tells that there is no completion for who polls.
+// none polls, and requires that there is no completion.
 func none(t *testing.T, i *dc.Initiator) {
 	t.Helper()
 	n, err := i.Poll(make([]dc.Completion, 1))
@@ -27,8 +27,8 @@ func none(t *testing.T, i *dc.Initiator) {
 	require.Zero(t, n)
 }
 
-// Who has begun several requests waits for the last of them, and gets the first error; nobody else hears
-// of them.
+// The caller of Start waits for the last of several requests, and gets the first error; Poll returns
+// none of them.
 func TestStart(t *testing.T) {
 	i := standinInitiator(t, dc.InitiatorConfig{Contexts: 1, Depth: 8})
 	p := resolveDCT(t, i, 1, 0xa)

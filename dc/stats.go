@@ -13,9 +13,9 @@ import "time"
 type Stats struct {
 	Attaches      uint64        // sessions opened or taken up again
 	Resumes       uint64        // those that were kept, and taken up again without a message
-	Hits          uint64        // requests whose target was attached already
+	Hits          uint64        // requests to a target that was attached already
 	Evictions     uint64        // idle sessions that made room for another target
-	Busy          uint64        // busy answers
+	Busy          uint64        // busy replies
 	NotReady      uint64        // times that a target had no receive, and was left for others
 	Waits         uint64        // times that a target had to wait for a context
 	Waited        time.Duration // that targets have waited for one, all together
@@ -26,7 +26,7 @@ type Stats struct {
 	Stale         uint64        // control messages of sessions that are over
 	Malformed     uint64        // control messages that made no sense
 	Stray         uint64        // completions of nothing
-	DroppedEvents uint64        // that nobody took in time
+	DroppedEvents uint64        // that were not received in time
 	Live          int           // sessions with a context now
 	Kept          int           // sessions without one, that can be taken up again
 	Waiting       int           // targets that wait for a context now
@@ -53,7 +53,7 @@ type TargetStats struct {
 	Detaches  uint64 // sessions closed by their initiators
 	Expired   uint64 // sessions taken back because their initiators fell silent
 	Reclaimed uint64 // sessions taken back that were recalled and not given back in time
-	Busy      uint64 // busy answers
+	Busy      uint64 // busy replies
 	Refused   uint64 // wrong access keys, stale messages, failures to set up
 	Recalls   uint64 // requests to initiators to detach
 	Malformed uint64 // control messages that made no sense
@@ -61,7 +61,7 @@ type TargetStats struct {
 	Live      int    // sessions open now
 }
 
-// Stats are the counters so far.
+// Stats returns the counters so far.
 func (i *Initiator) Stats() Stats {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -71,7 +71,7 @@ func (i *Initiator) Stats() Stats {
 	return s
 }
 
-// QueuePairs is how many queue pairs the initiator holds, whatever the number of
+// QueuePairs returns how many queue pairs the initiator holds, whatever the number of
 // targets: one for each initiator context and, in software, one for control
 // messages, which it may share.
 func (i *Initiator) QueuePairs() int { return i.be.queuePairs() }

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// counted is a context that does not end, and counts who wants to be told if it does.
+// counted is a context that does not end, and counts the functions registered for its end.
 type counted struct {
 	context.Context
 	done chan struct{}
@@ -55,7 +55,7 @@ func waitLeavesNothing(t *testing.T, waiting bool) {
 		require.NoError(t, err)
 		ended := wait()
 		i.mu.Lock()
-		i.outside++ // nobody has polled this
+		i.outside++ // without a poll
 		i.finish(h.ring.at(h.ring.head), nil)
 		i.outside--
 		h.ring.head++

@@ -17,7 +17,7 @@ type TargetConfig struct {
 	// GID is the local address; the zero value means what an empty
 	// [verbs.GIDQuery] finds.
 	GID verbs.GIDEntry
-	// AccessKey is what initiators must show. Who does not gets no answer.
+	// AccessKey is what initiators must show. Without it they get no reply.
 	AccessKey uint64
 	// Responders is the number of responder contexts: initiators that can be
 	// attached at the same time. 0 means 16.
@@ -25,7 +25,7 @@ type TargetConfig struct {
 	// Receives is the depth of the shared receive queue; 0 means 1024.
 	Receives int
 	// Lease is how long an initiator may be silent before its responder context is
-	// taken back though nobody waits for it; 0 means a minute. Initiators send a
+	// taken back though no other one waits for it; 0 means a minute. Initiators send a
 	// keep-alive four times as often while they are attached, and none for a
 	// session that is kept, which they can take up again for half of this time.
 	// On Soft-RoCE requests are as good as keep-alives: a target looks two to four
@@ -37,10 +37,10 @@ type TargetConfig struct {
 	// way fails. It is remembered for eight times as long when they are not there
 	// all the time. 0 means a second.
 	Recall time.Duration
-	// Retry is when an initiator that was answered busy comes again unless it
+	// Retry is when an initiator that got a busy reply comes again unless it
 	// is called earlier; 0 means 50 ms.
 	Retry time.Duration
-	// Service is a port at which initiators that get no answer can ask, through
+	// Service is a port at which initiators that get no reply can ask, through
 	// the connection manager, where the target is; the address carries it. A
 	// target that is made again with the same GID and Service is found under
 	// the address of the first. Each target of a host needs a port of its own.
@@ -98,7 +98,7 @@ type targetBackend interface {
 	close() error
 }
 
-// NewTarget makes a target and begins to answer initiators.
+// NewTarget makes a target and begins to serve initiators.
 func NewTarget(cfg TargetConfig) (*Target, error) {
 	cfg.defaults()
 	if cfg.PD == nil {
@@ -139,24 +139,24 @@ func (t *Target) closeQueues() error {
 	return errors.Join(errs...)
 }
 
-// Address is what initiators resolve. It means whichever target is there: with
-// the Incarnation that [Target.Incarnation] answers it means this one only.
+// Address returns what initiators resolve. It means whichever target is there: with
+// the Incarnation that [Target.Incarnation] returns it means this one only.
 func (t *Target) Address() Address { return t.be.address() }
 
-// Incarnation tells the target from others that had its address before, or will
-// have it.
+// Incarnation returns a number that distinguishes the target from others that had its
+// address before, or will have it.
 func (t *Target) Incarnation() uint64 { return t.be.incarnation() }
 
-// Stats are the counters so far.
+// Stats returns the counters so far.
 func (t *Target) Stats() TargetStats { return t.be.stats() }
 
 // NewRecvBatch makes a batch of receives for the shared receive queue, which
-// all initiators' SENDs and WRITEs with immediate take. An initiator whose message
-// finds none tries again a few times, then serves its other targets and comes
+// the SENDs and WRITEs with immediate of all initiators take. If a message
+// finds none, its initiator tries again a few times, then serves its other targets and comes
 // again; it is not an error, but for long WRITEs with immediate: see [ErrNoReceive].
 func (t *Target) NewRecvBatch(n int) (*verbs.RecvBatch, error) { return t.srq.NewRecvBatch(n) }
 
-// Poll takes what has arrived, at most len(rs), and answers how many. It never
+// Poll takes what has arrived, at most len(rs), and returns the number. It never
 // blocks.
 func (t *Target) Poll(rs []Received) (int, error) { return t.in.poll(rs) }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/dc/internal/wire"
 )
 
-// silentIO is the driver of a target that answers nobody.
+// silentIO is the driver of a target that sends no reply.
 type silentIO struct{}
 
 func (silentIO) Attach(int, uint64, *wire.Message) (uint32, error) { return 1, nil }

@@ -183,7 +183,7 @@ func TestCanceledAttach(t *testing.T) {
 }
 
 // TestFlood: strangers that know where the target is, and not its key, send as
-// fast as they can. They get no answer, and those who have the key notice little.
+// fast as they can. They get no reply, and initiators with the key notice little.
 func TestFlood(t *testing.T) {
 	a, b := newHosts(t)
 	target := b.target(t, dc.TargetConfig{AccessKey: 1})
@@ -213,7 +213,7 @@ func TestFlood(t *testing.T) {
 	for n := 0; n < forged; n += atOnce {
 		for k := range atOnce {
 			m := wire.Message{Kind: wire.Connect, MTU: 3, Sender: uint64(n + k), Key: 2, QPN: 5, From: wire.ControlAddress{GID: wire.GID(a.gid.GID), QPN: qp.Num()}}
-			if k%2 == 1 { // somebody else, it says
+			if k%2 == 1 { // another sender, it says
 				if k%4 == 1 {
 					m.From.GID[15]++
 				} else {

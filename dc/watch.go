@@ -7,22 +7,22 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// watch is who waits for a completion queue beside others who must see all that has
-// come: what a goroutine has polled and not handled yet is in no queue. So it gives
+// watch is a goroutine that waits for a completion queue beside others that must see all
+// that has come: what it has polled and not handled yet is in no queue. So it gives
 // way to them first.
 type watch struct {
 	cqWaiter
 	changed sync.Cond
-	inside  bool // somebody waits, or holds completions
+	inside  bool // a goroutine waits, or holds completions
 	others  int  // that want to see all
 }
 
 // init is given the owner's lock.
 func (w *watch) init(cq *verbs.CQ, lock sync.Locker) { w.cq, w.changed.L = cq, lock }
 
-// enter is called with the lock held, which it gives up while others look; one
-// goroutine at a time is between it and leave. What it answers is for wait, without
-// the lock. Whatever has to wake the goroutine must be looked at in between.
+// enter returns a context for wait, which is called without the lock. The owner's lock must
+// be held, and is released while others look; one goroutine at a time is between enter and
+// leave. Whatever has to wake the goroutine must be looked at in between.
 func (w *watch) enter(ctx context.Context) (inner context.Context) {
 	for w.others > 0 {
 		w.changed.Wait()
@@ -37,8 +37,8 @@ func (w *watch) leave() {
 	w.changed.Broadcast()
 }
 
-// exclude is called with the lock held, and answers when nobody is inside; nobody
-// enters until admit.
+// exclude returns when no goroutine is inside; none enters until admit. The owner's lock
+// must be held.
 func (w *watch) exclude() {
 	w.others++
 	for w.inside {
@@ -63,8 +63,8 @@ type cqWaiter struct {
 	cancel context.CancelFunc
 }
 
-// begin must come before the look at what wake announces; what it answers is
-// for wait.
+// begin returns a context for wait. It must come before the look at what wake
+// announces.
 func (p *cqWaiter) begin(ctx context.Context) context.Context {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,7 +78,7 @@ func (p *cqWaiter) begin(ctx context.Context) context.Context {
 	return p.ctx
 }
 
-// wait may answer nothing: then look again. An error is the queue's, or the
+// wait may return 0 and no error: then look again. An error is the queue's, or the
 // caller's context's.
 func (p *cqWaiter) wait(ctx, inner context.Context, wcs []verbs.WC) (int, error) {
 	n, err := p.cq.Wait(inner, wcs)

@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestWatchGivesWay: whoever must see all that has come waits for who has polled and
-// not handled yet, and nobody waits in the queue meanwhile.
+// TestWatchGivesWay: a goroutine that must see all that has come waits for one that has polled
+// and not handled yet, and none waits in the queue meanwhile.
 func TestWatchGivesWay(t *testing.T) {
 	t.Cleanup(standin.Record())
 	d := verbs.WrapDevice("standin", standin.Context(), verbs.DeviceAttr{MaxCQE: 1 << 16})

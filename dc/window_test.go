@@ -50,9 +50,9 @@ func TestGivenUpBesideOthers(t *testing.T) {
 			i, h, p := newTestHardware(t, InitiatorConfig{Depth: 1, Streams: -1})
 			_, err := i.Post(p, Request{ID: 1}, Request{ID: 2})
 			require.NoError(t, err)
-			// The driver's steps, with somebody in between.
+			// The driver's steps, with another goroutine in between.
 			i.mu.Lock()
-			i.polling++ // who performs
+			i.polling++ // a goroutine that performs
 			h.core.Completed(0, true)
 			i.finish(h.dcis[0].ring.at(0), ErrSession)
 			h.urgent()

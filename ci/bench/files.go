@@ -13,9 +13,9 @@ import (
 	"github.com/goverbs/goverbs/ci/measure"
 )
 
-// mergeFiles joins the files of one suite, prints the table, and writes passes
-// in benchstat's format, the table for documents and a plot beside the JSON file. A part that is missing is
-// told at the end.
+// mergeFiles joins the files of one suite, prints the table, and writes passes in
+// benchstat's format, the table for documents and a plot beside the JSON file. A part that is
+// missing is reported at the end.
 func mergeFiles(out string, files []string) error {
 	all, err := readRecords(files)
 	if werr := measure.WriteJSON(out, all); werr != nil {

@@ -44,7 +44,7 @@ func (t target) build(ctx context.Context, folder string) (string, error) {
 	return done + ", their unit tests passed", nil
 }
 
-// with is the command that runs a program with a release's libraries.
+// with returns the command that runs a program with a release's libraries.
 func (t target) with(ctx context.Context, folder string) (string, error) {
 	tree, err := debian.Unpack(ctx, folder, t.release, t.arch, packages...)
 	if err != nil {
@@ -59,7 +59,7 @@ func (t target) with(ctx context.Context, folder string) (string, error) {
 	return fmt.Sprintf("env IBV_DRIVERS=%slibmlx5:%slibefa %s", providers, providers, loader), nil
 }
 
-// environment is what toolchain adds to the environment, quoted for a shell.
+// environment returns what toolchain adds to the environment, quoted for a shell.
 func (t target) environment(ctx context.Context, folder string) (string, error) {
 	tree, err := debian.Unpack(ctx, folder, t.release, t.arch, packages...)
 	if err != nil {
@@ -116,7 +116,7 @@ func rdmaCore(libraries string) (string, error) {
 	return parts[4], nil
 }
 
-// loader is the command that runs programs with the libraries of a release,
+// loader returns the command that runs programs with the libraries of a release,
 // which may need a newer C library than the host's. The dynamic linker is taken where
 // it lies: /lib64's is a link, in older releases an absolute one, to the host's, which
 // fits no other C library.

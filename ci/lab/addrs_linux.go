@@ -5,7 +5,7 @@ import (
 )
 
 // AddAddrs puts n more addresses behind h1 of "wire", up to 1000, as if as many
-// hosts were there, and answers them with their devices, each of which has
+// hosts were there, and returns them with their devices, each of which has
 // several. It works once; they stay as long as the lab. Endpoints does not list
 // them.
 func AddAddrs(n int) ([]Endpoint, error) {

@@ -12,8 +12,8 @@ import (
 
 // Chatter has a small broadcast leave through each interface every millisecond until the
 // test ends. The bursts of an [Impairment] last for a number of packets; on a wire that is
-// otherwise silent one may last for as long as nobody has much to send, which is for ever
-// if all who try wait for it to end: an address is asked for once a second, a connection
+// otherwise silent one may last for as long as no host has much to send, which is for ever
+// if all that try wait for it to end: an address is asked for once a second, a connection
 // every few seconds.
 func Chatter(t testing.TB, devs ...string) {
 	t.Helper()

@@ -53,7 +53,7 @@ func connect(t *testing.T, a, b *end, cfg verbs.ConnectConfig) {
 	}
 }
 
-// carry posts the one request that add makes and tells how long it took.
+// carry posts the one request that add makes and returns how long it took.
 func carry(t *testing.T, e *end, add func(*verbs.Batch)) time.Duration {
 	t.Helper()
 	batch, err := e.qp.NewBatch(1)

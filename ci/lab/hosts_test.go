@@ -36,7 +36,7 @@ func TestHostsAreKilledAndComeBack(t *testing.T) {
 			conn.Close()
 			return true
 		}
-		return strings.Contains(err.Error(), "refused") // its kernel answers
+		return strings.Contains(err.Error(), "refused") // its kernel responds
 	}
 	require.Eventually(t, reachable, 10*time.Second, 100*time.Millisecond)
 	require.NoError(t, other.Kill(ctx))

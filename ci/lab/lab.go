@@ -1,6 +1,6 @@
 // Package lab is for programs and tests that run inside the lab (ci/rxelab), or
-// on a machine that has RDMA devices of its own: it tells which devices there
-// are, impairs the network between them, kills and starts hosts, and finds RDMA
+// on a machine that has RDMA devices of its own: it lists the devices,
+// impairs the network between them, kills and starts hosts, and finds RDMA
 // objects that were left behind.
 package lab
 
@@ -18,7 +18,7 @@ import (
 // ErrOutside: the call makes sense inside the lab only.
 var ErrOutside = errors.New("not inside the lab: start the program with rxelab")
 
-// In tells whether this process runs inside the lab.
+// In reports whether this process runs inside the lab.
 func In() bool { return Topology() != "" }
 
 // Topology is "wire", "ecmp", "hosts" or "none", and empty outside the lab.
@@ -33,10 +33,10 @@ func Clock() string {
 	return "wall"
 }
 
-// Self is the number of this host among Hosts, from 0.
+// Self returns the number of this host among Hosts, from 0.
 func Self() int { return number("LAB_HOST", 0) }
 
-// Hosts is how many hosts the lab has.
+// Hosts returns how many hosts the lab has.
 func Hosts() int { return number("LAB_HOSTS", 1) }
 
 func number(name string, def int) int {
@@ -47,7 +47,7 @@ func number(name string, def int) int {
 	return n
 }
 
-// Addrs are the addresses of the lab: of both ends of the wire, or of all
+// Addrs returns the addresses of the lab: of both ends of the wire, or of all
 // hosts.
 func Addrs() []netip.Addr {
 	var out []netip.Addr
@@ -72,7 +72,7 @@ type Endpoint struct {
 	Addr   netip.Addr
 }
 
-// Require answers n endpoints of this host, or skips the test with the reason.
+// Require returns n endpoints of this host, or skips the test with the reason.
 // Inside the lab they must exist.
 func Require(t testing.TB, n int) []Endpoint {
 	t.Helper()

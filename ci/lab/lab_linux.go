@@ -19,7 +19,7 @@ import (
 
 // Endpoints lists the RDMA devices of this host that lie on an interface which
 // is up and has an IPv4 address, in the order of their names. $RDMA_DEVICE
-// names the only one wanted. The answer is found once.
+// names the only one wanted. The list is made once.
 var Endpoints = sync.OnceValues(endpoints)
 
 func endpoints() ([]Endpoint, error) {
@@ -110,7 +110,7 @@ func PathPackets() ([]uint64, error) {
 	return c[:], err
 }
 
-// Counters are the packet counters of an interface.
+// Counters returns the packet counters of an interface.
 func Counters(dev string) (topo.Counters, error) { return topo.ReadCounters(dev) }
 
 // Resource is an RDMA object that a process holds.

@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/ci/topo"
 )
 
-// InNamespace runs a part of a test in a network namespace of its own, whose only
-// interface is lo, up, with the MTU. Netlink sockets and queries of the part see that
+// InNamespace runs a part of a test in a network namespace of its own, with no interface
+// but lo, up, with the MTU. Netlink sockets and queries of the part see that
 // namespace if it uses no other goroutine. It skips the test without privileges.
 func InNamespace(t *testing.T, mtu int, part func()) {
 	t.Helper()

@@ -138,7 +138,7 @@ func TestRateLimits(t *testing.T) {
 	require.Less(t, transfer(), limited)
 }
 
-// read READs size bytes from rxe1 to rxe0 and tells how long the READ took.
+// read READs size bytes from rxe1 to rxe0 and returns how long the READ took.
 func read(t *testing.T, size int) time.Duration {
 	t.Helper()
 	ends := lab.Require(t, 2)
@@ -257,7 +257,7 @@ func TestAddAddrs(t *testing.T) {
 }
 
 // To impair a wire, or to end that, fails nothing that is under way. Soft-RoCE of
-// Linux 6.12 gives up a queue pair whose packet a device refused.
+// Linux 6.12 gives up a queue pair if a device refused a packet of it.
 func TestChangesUnderTraffic(t *testing.T) {
 	lab.RequireTopology(t, "wire")
 	lab.ImpairWire(t, lab.Impairment{})

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Continuous distributions whose median is known: what passes of benchmarks look
+// Continuous distributions with known medians: what passes of benchmarks look
 // like when they are well behaved, and when they are not.
 var distributions = []struct {
 	name   string
@@ -21,7 +21,7 @@ var distributions = []struct {
 	{"exponential", math.Ln2, (*rand.Rand).ExpFloat64},
 	{"log-normal", 1, func(r *rand.Rand) float64 { return math.Exp(r.NormFloat64()) }},
 	{"Cauchy", 0, func(r *rand.Rand) float64 { return math.Tan(math.Pi * (r.Float64() - 0.5)) }},
-	// Two modes, as a queue pair has whose wake-ups now and then come late.
+	// Two modes, as of a queue pair with wake-ups that now and then come late.
 	{"two modes", 0.625, func(r *rand.Rand) float64 {
 		if r.Float64() < 0.8 {
 			return r.Float64()

@@ -52,7 +52,7 @@ func table(records []Record) [][]string {
 	return out
 }
 
-// Series is a kernel's release as far as its second number: 6.1 of
+// Series returns a kernel's release as far as its second number: 6.1 of
 // 6.1.0-44-amd64.
 func Series(release string) string {
 	parts := strings.SplitN(release, ".", 3)
@@ -105,7 +105,7 @@ func benchUnit(unit string) string {
 	return unit
 }
 
-// direction is what benchstat shall take as better.
+// direction returns what benchstat shall take as better.
 func direction(unit string) string {
 	switch {
 	case slices.Contains([]string{"us", "ns", "bytes", "QPs", "leases"}, unit):

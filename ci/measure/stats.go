@@ -33,7 +33,7 @@ func Median(x []float64) float64 {
 // of one with ties with at least that.
 type Interval struct{ Low, High, Level float64 }
 
-// MedianInterval is the interval between two order statistics of a non-empty
+// MedianInterval returns the interval between two order statistics of a non-empty
 // sample. It assumes nothing about the distribution, and its level is exact: a
 // value lies below the median as often as a coin shows heads. A sample of fewer
 // than six values does not reach 95 %; its interval is the whole range.
@@ -47,7 +47,7 @@ func MedianInterval(x []float64) Interval {
 	return Interval{sum.Lo, sum.Hi, sum.Confidence}
 }
 
-// Judges tells whether so many values may judge a target: their interval has
+// Judges reports whether so many values may judge a target: their interval has
 // 94 to 97 %, and as many values below it as above it. 6, 9, 12, 15, 17, 18 and
 // 20 do.
 func Judges(n int) bool {

@@ -13,7 +13,7 @@ type mutation struct {
 	name string
 	file string // relative to dir
 	test string // pattern for go test -run; empty: all
-	pkg  string // whose tests must catch it, relative to dir; empty: the list's own
+	pkg  string // with the tests that must catch it, relative to dir; empty: the list's own
 	conditions
 	old     string // occurs once in the file
 	new     string
@@ -125,13 +125,13 @@ func parse(text string) ([]mutation, error) {
 	return all, done()
 }
 
-// path is the file that a mutation changes.
+// path returns the file that a mutation changes.
 func (m *mutation) path() string { return filepath.Join(m.dir, m.file) }
 
-// tested is the folder of the package whose tests must catch it.
+// tested returns the folder of the package with the tests that must catch it.
 func (m *mutation) tested() string { return filepath.Join(m.dir, m.pkg) }
 
-// apply is the file with the change.
+// apply returns the file with the change.
 func (m *mutation) apply() ([]byte, error) {
 	text, err := os.ReadFile(m.path())
 	if err != nil {

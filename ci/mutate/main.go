@@ -1,5 +1,5 @@
 // Mutate breaks the module's state machines on purpose, one change at a time, and
-// tells which changes no test sees:
+// prints the changes that no test sees:
 //
 //	go run ./ci/mutate [-only pattern] [folder ...]
 //

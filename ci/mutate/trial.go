@@ -146,7 +146,7 @@ var (
 	stuckTest  = regexp.MustCompile(`(?m)^\t+(Test\w+) \(`) // in the list of running tests
 )
 
-// failed is the name of the test that caught a change.
+// failed returns the name of the test that caught a change.
 func failed(out []byte) string {
 	if m := failedTest.FindSubmatch(out); m != nil {
 		return string(m[1])

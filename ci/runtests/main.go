@@ -3,7 +3,7 @@
 // virtual machines.
 //
 //	runtests                   # everything
-//	runtests -only 'unit|lint' # the jobs whose names match
+//	runtests -only 'unit|lint' # the jobs with a name that matches
 //	runtests -list             # the jobs, and which tests each runs
 //	runtests -soak 10          # all device tests ten times beside busy loops
 //

@@ -133,7 +133,7 @@ func join(lists ...[]string) (out []string) {
 	return out
 }
 
-// limit is how long the tests of a package may take before they are stopped as hanging.
+// limit returns how long the tests of a package may take before they are stopped as hanging.
 func (o *options) limit() time.Duration {
 	if o.long {
 		return 2 * time.Hour

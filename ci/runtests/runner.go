@@ -71,7 +71,7 @@ func newRunner(o options) (*runner, error) {
 	return r, os.MkdirAll("build/logs", 0o755)
 }
 
-// releaseEnv is the environment in which the go command builds for a Debian release, from
+// releaseEnv returns the environment in which the go command builds for a Debian release, from
 // ci/headers, which prints it quoted for a shell.
 func (r *runner) releaseEnv(debian string) []string {
 	r.mu.Lock()

@@ -33,7 +33,7 @@ func (j *job) String() string {
 	return s
 }
 
-// selected returns the jobs whose names match, and those that these need, in the order
+// selected returns the jobs with names that match, and those that these need, in the order
 // of all.
 func selected(all []*job, match *regexp.Regexp) []*job {
 	wanted := make(map[string]bool)
@@ -64,7 +64,7 @@ func runnable(waiting []*job, ended map[string]bool, busy bool, room, limit int)
 	})
 }
 
-// runAll runs jobs. A job whose needs have failed fails at once.
+// runAll runs jobs. A job fails at once if one that it needs has failed.
 func (r *runner) runAll(ctx context.Context, jobs []*job) {
 	waiting := slices.Clone(jobs)
 	ended := make(map[string]bool)

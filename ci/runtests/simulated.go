@@ -7,7 +7,7 @@ import "strings"
 //     of rdma-core, which have nothing linked into them (Pingpong);
 //   - what mlx5 does otherwise than rxe: the kernel's driver drains no send queue
 //     (DrainState), libmlx5 drops completions at RESET (MessageAfterReset,
-//     RequesterComesAndGoes), and a queue pair whose completion queue overran is in error at
+//     RequesterComesAndGoes), and an overrun of a completion queue puts its queue pairs in error at
 //     once (ReceiverBrokenQueue);
 //   - many seconds of load that does not depend on the device.
 //

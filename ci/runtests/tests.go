@@ -24,7 +24,7 @@ type tests struct {
 	programs flavor   // the programs; none: by go test
 	args     []string // flags of the programs
 	lab      []string // flags of the launcher; nil: on this host
-	release  string   // whose libraries the programs run with; empty: the host's
+	release  string   // with the libraries that the programs run with; empty: the host's
 }
 
 func (t *tests) String() string {
@@ -73,12 +73,12 @@ func (r *runner) simulated() flavor {
 	return flavor{name: "simulated", args: words("-race -tags simhca"), env: words("GOEXPERIMENT=cgocheck2")}
 }
 
-// compile is the command that builds the programs of packages, without what debuggers need.
+// compile returns the command that builds the programs of packages, without what debuggers need.
 func (r *runner) compile(f flavor, packages []string) []string {
 	return join([]string{r.goCmd, "test", "-vet=off", "-c", "-ldflags=-w", "-o", "build/tests/" + f.name + "/"}, f.args, packages)
 }
 
-// testFlags are the flags of the tests themselves, with a prefix for those of a program.
+// testFlags returns the flags of the tests themselves, with a prefix for those of a program.
 func (r *runner) testFlags(prefix string) []string {
 	flags := []string{"-" + prefix + "timeout=" + r.o.limit().String()}
 	if !r.o.long {
@@ -96,7 +96,7 @@ func (r *runner) runTests(ctx context.Context, j *job, log io.Writer) error {
 	return err
 }
 
-// errTests tells that tests failed; which did is in the results.
+// errTests: tests failed; the results say which.
 var errTests = errors.New("tests failed")
 
 // try runs tests once.

@@ -19,8 +19,8 @@ type hostState struct {
 	boots     int
 	stillborn map[int]bool  // boots that never reached the init process
 	machine   *vm.Machine   // the last one that was ready
-	killed    bool          // the machine ends, or has ended, because somebody asked
-	turn      chan struct{} // holds one who kills or starts the host
+	killed    bool          // the machine ends, or has ended, because it was asked to
+	turn      chan struct{} // holds a token while a request kills or starts the host
 }
 
 // boot starts all hosts at once and proves that they reach each other.
@@ -93,12 +93,12 @@ func (l *lab) bootOnce(ctx context.Context, host int) (*vm.Machine, error) {
 	return m, err
 }
 
-// bootDir is the folder of a host's n-th boot.
+// bootDir returns the folder of a host's n-th boot.
 func (l *lab) bootDir(host, n int) string {
 	return filepath.Join(l.cfg.Dir, fmt.Sprintf("host%d-boot%d", host, n))
 }
 
-// watch notes a host that ends though nobody asked for it.
+// watch notes a host that ends without having been killed.
 func (l *lab) watch(m *vm.Machine) {
 	<-m.Exited()
 	l.mu.Lock()
@@ -109,7 +109,7 @@ func (l *lab) watch(m *vm.Machine) {
 	l.problems = append(l.problems, fmt.Sprintf("host %d died, and nobody had killed it\n%s", m.Host, m.ConsoleTail(40)))
 }
 
-// kill ends a host because somebody asks for it.
+// kill ends a host on request.
 func (l *lab) kill(host int) {
 	l.mu.Lock()
 	m := l.hosts[host].machine
@@ -122,8 +122,8 @@ func (l *lab) kill(host int) {
 	m.Kill()
 }
 
-// stop ends everything, keeps the console logs if somebody wants them, and
-// answers what makes the run fail: hosts that died, kernels that complained.
+// stop ends everything, keeps the console logs if they are wanted, and
+// returns what makes the run fail: hosts that died, kernels that complained.
 func (l *lab) stop() []string {
 	l.mu.Lock()
 	l.stopping = true
@@ -159,7 +159,7 @@ func (l *lab) stop() []string {
 	return problems
 }
 
-// consoles are the last lines of each host's console.
+// consoles returns the last lines of each host's console.
 func (l *lab) consoles() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

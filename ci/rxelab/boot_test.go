@@ -71,7 +71,7 @@ var insides = map[string]func(context.Context) error{
 	},
 }
 
-// lab runs rxelab and answers exit status, output and standard error.
+// labRun is exit status, output and standard error of a run of rxelab.
 type labRun struct {
 	cmd            *exec.Cmd
 	stdout, stderr bytes.Buffer

@@ -21,7 +21,7 @@ import (
 )
 
 // command runs the command on host 0, or on all of them until all have ended,
-// and answers its exit status: that of the host where it failed first. The others
+// and returns its exit status: that of the host where it failed first. The others
 // may wait for that one for ever: after a while they are told to end.
 func (l *lab) command(ctx context.Context) (int, error) {
 	n := 1
@@ -135,7 +135,7 @@ func (l *lab) runOn(ctx context.Context, failed context.CancelCauseFunc, host in
 	return reply.Code, nil
 }
 
-// failing tells of errors other than the end.
+// failing reports errors other than the end.
 type failing struct {
 	io.Reader
 	failed func(error)
@@ -149,7 +149,7 @@ func (f failing) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// inBackground tells whether fd is a terminal that is another job's: reading
+// inBackground reports whether fd is a terminal that is another job's: reading
 // from it would stop this one.
 func inBackground(fd int) bool {
 	group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
@@ -168,7 +168,7 @@ func (l *lab) signal(sig syscall.Signal) {
 	}
 }
 
-// environ is what the command finds: see environ, and the lab's own variables.
+// environ returns what the command finds: see environ, and the lab's own variables.
 func (l *lab) environ(host int) []string {
 	addrs := make([]string, max(l.o.hosts, 2))
 	for i := range addrs {
@@ -245,7 +245,7 @@ func (o *output) write(b []byte) error {
 	return nil
 }
 
-// taken is the prefix and what is there of a line.
+// taken returns the prefix and what is there of a line.
 func (o *output) taken() []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()

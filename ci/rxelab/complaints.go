@@ -12,7 +12,7 @@ var complaint = regexp.MustCompile(`Kernel panic|BUG:|kernel BUG at |Oops|WARNIN
 // linesOf is how much of the trace behind a complaint is shown.
 const linesOf = 30
 
-// complaints are what a kernel complains of: each complaint with the lines that
+// complaints returns what a kernel complains of: each complaint with the lines that
 // follow, up to the next one.
 func complaints(console []byte) []string {
 	lines := strings.Split(string(console), "\n")
@@ -31,7 +31,7 @@ func complaints(console []byte) []string {
 	return out
 }
 
-// begins tells whether a line is the first of a complaint. What refcounts
+// begins reports whether a line is the first of a complaint. What refcounts
 // complain of follows a WARNING.
 func begins(line string) bool {
 	return complaint.MatchString(line) && !strings.Contains(line, "refcount_t: ")

@@ -8,7 +8,7 @@ import (
 // plainEnv are the variables that the command has even with -clean-env.
 var plainEnv = []string{"HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER"}
 
-// environ is the command's environment: the host's, or with clean the little of
+// environ returns the command's environment: the host's, or with clean the little of
 // it that programs take for granted; then what each -env says.
 func environ(host []string, clean bool, choices []string) []string {
 	env := slices.Clone(host)
@@ -18,7 +18,7 @@ func environ(host []string, clean bool, choices []string) []string {
 	return append(env, chosen(host, choices)...)
 }
 
-// chosen is what -env says: NAME=VALUE sets a variable, NAME takes the host's,
+// chosen returns what -env says: NAME=VALUE sets a variable, NAME takes the host's,
 // PREFIX* all those of the host that begin like that.
 func chosen(host, choices []string) []string {
 	var env []string
@@ -37,7 +37,7 @@ func chosen(host, choices []string) []string {
 	return env
 }
 
-// variable is the name in NAME=VALUE.
+// variable returns the name in NAME=VALUE.
 func variable(e string) string {
 	n, _, _ := strings.Cut(e, "=")
 	return n

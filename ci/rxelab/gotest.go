@@ -14,7 +14,7 @@ var (
 	testDirs  = []string{"gocoverdir", "fuzzcachedir"}
 )
 
-// testFlags are the values of a test binary's own flags, without "test.". There
+// testFlags returns the values of a test binary's own flags, without "test.". There
 // are none if the command is no test binary.
 func testFlags(argv []string) map[string]string {
 	values := make(map[string]string)
@@ -32,7 +32,7 @@ func testFlags(argv []string) map[string]string {
 	return values
 }
 
-// written are the files and folders of the host that the command is to write,
+// written returns the files and folders of the host that the command is to write,
 // as go test names them: profiles, coverage, and what fuzzing finds.
 func written(argv []string, dir string, env []string) []string {
 	flags := testFlags(argv)
@@ -65,7 +65,7 @@ func written(argv []string, dir string, env []string) []string {
 // goroutines.
 const dumpTime = time.Minute
 
-// testLimit is how long a test binary may take, from its own limit; 0 if it has
+// testLimit returns how long a test binary may take, from its own limit; 0 if it has
 // none. Fuzzing begins when the tests have ended, and has a time of its own.
 func testLimit(argv []string) time.Duration {
 	flags := testFlags(argv)

@@ -9,9 +9,9 @@
 //
 // Standard input, output, environment and signals are the command's, and so is
 // the exit status: 125 is the lab's own, when it could not run the command, lost
-// something, ran out of time, or when a kernel complained or a host died that
-// nobody killed. Without a command it is a shell. README.md in the folder above
-// tells about topologies, clocks and what tests can do inside.
+// something, ran out of time, or when a kernel complained or a host died without
+// having been killed. Without a command it is a shell. README.md in the folder above
+// describes topologies, clocks and what tests can do inside.
 package main
 
 import (
@@ -44,7 +44,7 @@ func main() {
 }
 
 // launch does what the arguments say, once check has found nothing against it,
-// and answers the exit status.
+// and returns the exit status.
 func launch(args []string, check func() error) int {
 	signal.Ignore(syscall.SIGPIPE) // a reader that goes away is an error of a write
 	signals := make(chan os.Signal, 8)
@@ -70,7 +70,7 @@ func launch(args []string, check func() error) int {
 	return code
 }
 
-// canBeInit tells whether this program can be the init process of a guest.
+// canBeInit returns an error unless this program can be the init process of a guest.
 func canBeInit() error {
 	if runtime.GOARCH != "amd64" {
 		return fmt.Errorf("the lab boots x86-64 guests with this program as their init process: it does not run on %s", runtime.GOARCH)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// places are where a path leads: where its last element is, and if that is a
+// places returns where a path leads: where its last element is, and if that is a
 // link, what it points to. The layer that a guest writes to knows files by these
 // names alone. What does not exist yet is taken as it is written.
 func places(path string) []string {
@@ -18,7 +18,7 @@ func places(path string) []string {
 	return []string{here}
 }
 
-// resolved is a path without links, as far as it exists.
+// resolved returns a path without links, as far as it exists.
 func resolved(path string) string {
 	if p, err := filepath.EvalSymlinks(path); err == nil {
 		return p
@@ -30,7 +30,7 @@ func resolved(path string) string {
 	return filepath.Join(resolved(dir), filepath.Base(path))
 }
 
-// needs are the folders that a command must find even where guests have folders
+// needs returns the folders that a command must find even where guests have folders
 // of their own: its working folder, its program's, and that for its files.
 func needs(argv []string, dir string, env []string) []string {
 	list := []string{dir}

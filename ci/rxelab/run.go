@@ -43,7 +43,7 @@ type lab struct {
 	requests sync.WaitGroup // of programs in guests
 }
 
-// run is the whole life of the lab; it answers the exit status.
+// run is the whole life of the lab; it returns the exit status.
 func run(ctx context.Context, o *options, signals <-chan os.Signal) (code int, err error) {
 	start := time.Now()
 	l := &lab{o: o, waiting: make(map[uint64]chan proto.Message), hosts: make([]hostState, o.hosts)}

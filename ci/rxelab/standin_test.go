@@ -331,7 +331,7 @@ func TestInputThatCannotBeRead(t *testing.T) {
 
 // What nohup and background jobs of scripts ignore stays ignored.
 func TestIgnoredSignalsStayIgnored(t *testing.T) {
-	// This test may itself run under nohup, whose children could not undo that. A
+	// This test may itself run under nohup, and its children could not undo that. A
 	// signal that is caught here has its default in them.
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGHUP)

@@ -27,7 +27,7 @@ func Far(i int) (device, netdev string, a netip.Addr) {
 	return fmt.Sprintf("rxefar%d", k), fmt.Sprintf("far%d", k), netip.AddrFrom4([4]byte{10, 78, byte(k), byte(i%addrsPerDevice + 1)})
 }
 
-// AddAddrs puts n more addresses behind h1 of "wire", those that Far answers, as
+// AddAddrs puts n more addresses behind h1 of "wire", those that Far returns, as
 // if as many hosts were there. They are on interfaces stacked on h1, and packets
 // between them and h0 cross the wire. All neighbours are entered for good: none
 // of a thousand is ever asked for or forgotten. What is there already, as from a

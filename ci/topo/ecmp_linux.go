@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// PathDev is the interface of path i in a router's namespace.
+// PathDev returns the interface of path i in a router's namespace.
 func PathDev(i int) string { return fmt.Sprintf("p%d", i) }
 
 // Routers are the names of the two network namespaces of "ecmp": the one
@@ -43,7 +43,7 @@ func (n *net) ecmp() error {
 	return n.ends(gateway(0), gateway(1))
 }
 
-// router sets up router i, whose host is end i.
+// router sets up router i, with end i as its host.
 func router(name string, i int, own netip.Addr) error {
 	r, err := dial(name)
 	if err != nil {

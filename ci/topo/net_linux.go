@@ -86,7 +86,7 @@ func (n *net) change(name string, a rtnetlink.LinkAttributes) error {
 	return wrap(err, "change %s", name)
 }
 
-// rename gives the first interface whose name begins with one of the prefixes
+// rename gives the first interface with a name that begins with one of the prefixes
 // a new name, unless it has it.
 func (n *net) rename(name string, prefixes ...string) error {
 	list, err := n.conn.Link.List()

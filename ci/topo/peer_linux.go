@@ -10,7 +10,7 @@ import (
 // echoPort is the port of the echo protocol (RFC 862).
 const echoPort = 7
 
-// Echo answers datagrams at an address of this host from now on, so that others
+// Echo replies to datagrams at an address of this host from now on, so that others
 // can prove that packets reach it.
 func Echo(at netip.Addr) error {
 	conn, err := stdnet.ListenUDP("udp4", stdnet.UDPAddrFromAddrPort(netip.AddrPortFrom(at, echoPort)))

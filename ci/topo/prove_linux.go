@@ -65,7 +65,7 @@ func ProveWire(devA string, a netip.Addr, devB string, b netip.Addr) error {
 }
 
 // PingUDP sends a datagram from a to b and back, both addresses of this
-// machine, and answers how long that took.
+// machine, and returns how long that took.
 func PingUDP(a, b netip.Addr, timeout time.Duration) (time.Duration, error) {
 	listen := func(addr netip.Addr) (*stdnet.UDPConn, error) {
 		return stdnet.ListenUDP("udp4", stdnet.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, 0)))

@@ -12,7 +12,7 @@ import (
 // Resource is an RDMA object that a process holds.
 type Resource = nldev.Resource
 
-// ThreadOf tells whether pid is a thread of a process.
+// ThreadOf reports whether pid is a thread of a process.
 func ThreadOf(pid, process int) bool {
 	_, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", process, pid))
 	return err == nil

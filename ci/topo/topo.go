@@ -11,7 +11,7 @@ import (
 // MTU of the links; the RDMA MTU behind it is 4096.
 const MTU = 4200
 
-// Addr is the address of end or host number i.
+// Addr returns the address of end or host number i.
 func Addr(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 77, 0, byte(i + 1)}) }
 
 // Paths of the topology "ecmp".

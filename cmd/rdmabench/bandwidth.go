@@ -144,7 +144,7 @@ func (b *sender) stop() {
 	}
 }
 
-// post fills each queue pair up, and tells whether anything is outstanding.
+// post fills each queue pair up, and reports whether anything is outstanding.
 func (b *sender) post(now int64) (outstanding bool, err error) {
 	for i := range b.flows {
 		f := &b.flows[i]
@@ -168,7 +168,7 @@ func (b *sender) post(now int64) (outstanding bool, err error) {
 	return outstanding, nil
 }
 
-// waits tells whether n requests, for which there is room, wait until there is
+// waits reports whether n requests, for which there is room, wait until there is
 // room for a whole list. The last ones do not, nor do those without which
 // nothing that is outstanding would complete.
 func (f *flow) waits(n, list int) bool {
@@ -177,7 +177,7 @@ func (f *flow) waits(n, list int) bool {
 
 func (f *flow) room() int { return min(f.depth-(f.posted-f.done), f.limit-f.posted) }
 
-// add adds a request. Its number says whose it is and for how many it
+// add adds a request. Its number holds the index of its flow and for how many it
 // completes.
 func (b *sender) add(f *flow, index uint64) {
 	flags := f.flags

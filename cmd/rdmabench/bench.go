@@ -283,7 +283,7 @@ func (s *session) span() span {
 	return span{n: s.p.Iterations}
 }
 
-// turns is how many turns of a latency test are to be expected at most.
+// turns returns how many turns of a latency test are to be expected at most.
 func (s *session) turns() int {
 	if s.p.Duration > 0 {
 		return maxSamples
@@ -302,6 +302,6 @@ func (s *session) halves() int64 {
 
 var epoch = time.Now()
 
-// clock is the monotonic time in nanoseconds. [time.Now] would read the wall
+// clock returns the monotonic time in nanoseconds. [time.Now] would read the wall
 // clock as well, and each reading can be a system call in a virtual machine.
 func clock() int64 { return int64(time.Since(epoch)) }

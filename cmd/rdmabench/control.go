@@ -132,7 +132,7 @@ func (c *control) watch(ctx context.Context, cancel context.CancelCauseFunc) {
 	}()
 }
 
-// peerDone waits for the peer's last word and answers how many messages it
+// peerDone waits for the peer's last word and returns the number of messages that it
 // counted. ctx is the one that watch cancels.
 func (c *control) peerDone(ctx context.Context) (uint64, error) {
 	m, ok := <-c.last

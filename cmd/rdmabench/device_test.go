@@ -62,7 +62,7 @@ func sides(t *testing.T, args string) (server, client []string) {
 	return strings.Fields(side(ends[1].Device, port)), strings.Fields(side(ends[0].Device, port) + " 127.0.0.1")
 }
 
-// play runs a test and answers what the client printed.
+// play runs a test and returns what the client printed.
 func play(t *testing.T, server, client []string) (out string, serverErr, clientErr error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -199,7 +199,7 @@ func TestNoSuchDevice(t *testing.T) {
 	require.ErrorContains(t, err, "no such RDMA device")
 }
 
-// Whoever is interrupted, both sides end at once and leave nothing behind.
+// Whichever side is interrupted, both end at once and leave nothing behind.
 func TestInterrupt(t *testing.T) {
 	defer func(old time.Duration) { meterPeriod = old }(meterPeriod)
 	meterPeriod = 20 * time.Millisecond

@@ -181,7 +181,7 @@ func (o *options) check() error {
 	return nil
 }
 
-// scarce tells whether polling takes the CPU that the work itself needs.
+// scarce reports whether polling takes the CPU that the work itself needs.
 func scarce(cpus int) bool { return cpus == 1 }
 
 // signalEvery is -Q, or perftest's rule: large messages are signaled each.
@@ -216,7 +216,7 @@ func (o *options) sizes(mtu int) []int {
 	return out
 }
 
-// mtuOf is the code of an MTU in bytes, or 0.
+// mtuOf returns the code of an MTU in bytes, or 0.
 func mtuOf(bytes int) verbs.MTU {
 	for m := verbs.MTU256; m <= verbs.MTU4096; m++ {
 		if m.Bytes() == bytes {

@@ -2,7 +2,7 @@ package main
 
 import "golang.org/x/sys/unix"
 
-// kernelRelease is what uname -r says.
+// kernelRelease returns what uname -r says.
 func kernelRelease() string {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {

@@ -23,7 +23,7 @@ type params struct {
 	Warmup     int           `json:"warmup"`
 	QPs        int           `json:"qps"`
 	Events     bool          `json:"events"`
-	Passive    bool          `json:"passive"` // write_lat without answers
+	Passive    bool          `json:"passive"` // write_lat without replies
 	MTU        int           `json:"mtu"`     // bytes, 0 for the port's; the smaller one counts
 }
 
@@ -31,10 +31,10 @@ const paramsVersion = 1
 
 func (p params) bandwidth() bool { return strings.HasSuffix(p.Test, "_bw") }
 
-// pingPong tells whether the server answers each message.
+// pingPong reports whether the server replies to each message.
 func (p params) pingPong() bool { return p.Test == "send_lat" || p.Test == "write_lat" && !p.Passive }
 
-// reliable tells whether what was sent arrives.
+// reliable reports whether what was sent arrives.
 func (p params) reliable() bool { return p.Transport == "RC" }
 
 func (p params) qpType() verbs.QPType {
@@ -49,7 +49,7 @@ func (p params) qpType() verbs.QPType {
 
 func (p params) encode() ([]byte, error) { return json.Marshal(p) }
 
-// agree compares the peer's parameters with these and answers those that hold.
+// agree compares the peer's parameters with these and returns those that hold.
 func (p params) agree(message []byte) (params, error) {
 	var version struct {
 		V int `json:"v"`

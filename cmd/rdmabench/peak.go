@@ -32,7 +32,7 @@ func (t *trace) complete(n int, at int64) {
 	t.completions = append(t.completions, event{t.completed - 1, at})
 }
 
-// fastest is the least time per message, in nanoseconds, over all runs of
+// fastest returns the least time per message, in nanoseconds, over all runs of
 // consecutive messages i to j, from the post of i to the completion of j.
 //
 // It improves a guess g (Dinkelbach): the run for which time - g * messages is

@@ -28,7 +28,7 @@ func newMeter(on bool, w io.Writer, p params) *meter {
 	return m
 }
 
-// due tells whether [meter.show] has something to print.
+// due reports whether [meter.show] has something to print.
 func (m *meter) due(now int64) bool { return m.on && now-m.shown >= int64(meterPeriod) }
 
 func (m *meter) show(count int) {

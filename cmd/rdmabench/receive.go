@@ -9,7 +9,7 @@ import (
 )
 
 // receiver keeps receives posted on a queue pair. All of them go to the same
-// place: nobody looks at the data.
+// place: the data are not looked at.
 type receiver struct {
 	batch *verbs.RecvBatch
 	id    uint64

@@ -47,7 +47,7 @@ func newRecorder(divide int64, m *meter, n int) *recorder {
 	return r
 }
 
-// touch has the pages of the samples there before the test, whose turns are not to wait
+// touch has the pages of the samples there before the test, so that its turns do not wait
 // for them. That takes part of a second where memory is scarce, as in a virtual machine:
 // the end of the context is heeded.
 func (r *recorder) touch(ctx context.Context) error {
@@ -66,7 +66,7 @@ func (r *recorder) begin() int64 {
 	return r.rested
 }
 
-// turn records the turn that began at prev and ends now, and answers when the
+// turn records the turn that began at prev and ends now, and returns when the
 // next one begins: now, or after a pause if one is due.
 func (r *recorder) turn(ctx context.Context, prev int64) (now int64, err error) {
 	now = clock()
@@ -86,7 +86,7 @@ func (r *recorder) turn(ctx context.Context, prev int64) (now int64, err error) 
 	return now, nil
 }
 
-// add records a turn and tells whether there is room for no other.
+// add records a turn and reports whether there is room for no other.
 func (r *recorder) add(prev, now int64) (full bool) {
 	if r.hist == nil || r.to != 0 && (prev < r.from || now > r.to) {
 		return false
@@ -95,7 +95,7 @@ func (r *recorder) add(prev, now int64) (full bool) {
 	return len(r.samples) == cap(r.samples)
 }
 
-// pause does something between two turns and answers when the next one begins.
+// pause does something between two turns and returns when the next one begins.
 // The last samples of a run are filed away after its end, which is none.
 func (r *recorder) pause(now int64, do func()) int64 {
 	do()
@@ -122,7 +122,7 @@ func (r *recorder) flush() {
 	r.samples = r.samples[:0]
 }
 
-// deviation is the standard deviation of the samples, in nanoseconds.
+// deviation returns the standard deviation of the samples, in nanoseconds.
 func (r *recorder) deviation() float64 {
 	if r.count < 2 {
 		return 0

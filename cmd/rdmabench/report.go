@@ -56,7 +56,7 @@ func (r *result) latencies(rec *recorder) {
 		return
 	}
 	us := func(ns int64) float64 { return float64(ns) / 1000 }
-	// The histogram answers the upper end of a bucket.
+	// The histogram returns the upper end of a bucket.
 	q := func(percent float64) float64 { return us(min(rec.hist.ValueAtQuantile(percent), rec.max)) }
 	r.lat = latencies{Min: us(rec.min), P50: q(50), Avg: rec.sum / float64(rec.count) / 1000, P90: q(90), P99: q(99), P999: q(99.9), Max: us(rec.max),
 		Stdev: rec.deviation() / 1000, Pauses: rec.pauses, Paused: us(rec.pausedTime)}

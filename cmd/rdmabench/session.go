@@ -87,7 +87,7 @@ func (s *session) sendDepth() int {
 	return pingPongDepth
 }
 
-// recvDepth is how many receives this side keeps posted.
+// recvDepth returns how many receives this side keeps posted.
 func (s *session) recvDepth() int {
 	if s.p.Test == "send_lat" || s.p.Test == "send_bw" && !s.client {
 		return s.o.recvs
@@ -95,12 +95,12 @@ func (s *session) recvDepth() int {
 	return 0
 }
 
-// area is the size of one half of a link's buffer.
+// area returns the size of one half of a link's buffer.
 func (s *session) area() int {
 	return max(page, (s.p.Size+grhLen+line-1)/line*line)
 }
 
-// stride is the distance between the places of a page that small messages of a
+// stride returns the distance between the places of a page that small messages of a
 // bandwidth test take in turn, and places how many there are: as in perftest,
 // so that a device does not meet the same cache line each time.
 func (s *session) stride() (stride, places int) {
@@ -192,7 +192,7 @@ func (s *session) flags(l *link) verbs.SendFlags {
 	return 0
 }
 
-// queue is how this side waits for the completions of a queue.
+// queue returns how this side waits for the completions of a queue.
 func (s *session) queue(cq *verbs.CQ) queue {
 	return queue{cq: cq, events: s.p.Events, yield: s.o.yield, beat: &s.beat}
 }

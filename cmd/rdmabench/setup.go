@@ -5,8 +5,8 @@ import (
 	"runtime"
 )
 
-// setup is what a figure depends on besides the test itself: two results whose
-// setups differ are not to be compared. Yield, list and the like are what was
+// setup is what a figure depends on besides the test itself: two results with
+// different setups are not to be compared. Yield, list and the like are what was
 // used, whether asked for or not.
 type setup struct {
 	Events   bool    `json:"events"` // completions are waited for by events, not polled for

@@ -100,8 +100,8 @@ func rest(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// heartbeat counts what arrives, so that a test whose messages are lost does
-// not wait for ever.
+// heartbeat counts what arrives, so that a test does not wait for ever when its
+// messages are lost.
 type heartbeat struct{ n atomic.Uint64 }
 
 // tick has one caller at a time: no read-modify-write is needed.
@@ -110,7 +110,7 @@ func (h *heartbeat) tick() { h.n.Store(h.n.Load() + 1) }
 // stallTime is how long a test may go without anything arriving.
 const stallTime = 10 * time.Second
 
-// watch cancels a test that has stalled, until the function that it answers is
+// watch cancels a test that has stalled, until stop is
 // called.
 func (h *heartbeat) watch(cancel context.CancelCauseFunc) (stop func()) {
 	done := make(chan struct{})

@@ -182,7 +182,7 @@ func (c *config) check() error {
 	return err
 }
 
-// gateway is the gateway's configuration, with what is in its files.
+// gateway returns the gateway's configuration, with what is in its files.
 func (c *config) gateway() (gateway.Config, error) {
 	g := gateway.Config{MaxConn: c.Gateway.Connections, Idle: time.Duration(c.Gateway.Idle), MaxItem: int(c.MaxValue)}
 	if c.Gateway.Certificate != "" {
@@ -204,7 +204,7 @@ func (c *config) gateway() (gateway.Config, error) {
 	return g, nil
 }
 
-// users are the lines "name:password" of a file. None at all would let everybody in.
+// users returns the lines "name:password" of a file. None at all would admit every client.
 func users(b []byte) (map[string]string, error) {
 	all := map[string]string{}
 	lines := bufio.NewScanner(bytes.NewReader(b))

@@ -147,7 +147,7 @@ func TestCheck(t *testing.T) {
 	require.NoError(t, start(t.Context(), write("config", `{"listen": ":1", "key": "`+key+`", "max_value": "2MiB"}`), true, nil))
 }
 
-// A file of users that lets nobody in, or everybody, is a mistake.
+// A file of users that admits no client, or every one, is a mistake.
 func TestUsers(t *testing.T) {
 	u, err := users([]byte("# people\nalice:secret\n\n bob:a:b \n"))
 	require.NoError(t, err)

@@ -17,7 +17,7 @@ func (c dcConfig) server() server.DCConfig { return server.DCConfig{Responders: 
 // mostResponders is more than any device is good for.
 const mostResponders = 1 << 16
 
-// check says what is wrong with it; whose it is is said before.
+// check returns what is wrong with the settings; of is put behind their names.
 func (c dcConfig) check(of string) error {
 	if c.Responders < 0 || c.Responders > mostResponders {
 		return fmt.Errorf(`"responders" of "dc"%s is not within 0 and %d`, of, mostResponders)

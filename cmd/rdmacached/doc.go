@@ -36,7 +36,7 @@
 //   - "max_value" is the longest value, at most 64 MiB. By default a record of header, key
 //     and value has 2 MiB at most, or a quarter of "memory" if that is less.
 //   - "key" is a file. RDMA clients have to prove that they have its content, without
-//     surrounding space: at least 16 bytes. Without a key everybody is a client.
+//     surrounding space: at least 16 bytes. Without a key every client is admitted.
 //   - "clients" is how many clients there may be at a time.
 //   - "writable" is memory beside the records that clients WRITE and READ directly.
 //     Without it the device refuses all WRITEs.
@@ -60,7 +60,7 @@
 // # Tenants
 //
 // Instead of "key", "snapshot", "clients", "writable" and "shared" there can be tenants,
-// who share nothing but the address. "dc" applies to each of them, unless a tenant has
+// which share nothing but the address. "dc" applies to each of them, unless a tenant has
 // its own:
 //
 //	"tenants": {
@@ -80,10 +80,10 @@
 //
 // # Signals
 //
-// SIGHUP has the key files read again. A changed key applies to later connections. A
-// tenant whose file is gone is revoked, unless it is the gateway's: its clients are cut
-// off, and its records are gone. If there is a file again, the
-// tenant comes back at the next SIGHUP.
+// SIGHUP has the key files read again. A changed key applies to later connections. If the
+// file of a tenant is gone, the tenant is revoked, unless it is the gateway's: its clients
+// are cut off, and its records are gone. If there is a file again, the tenant comes back at
+// the next SIGHUP.
 //
 // SIGHUP also has the gateway's files read again, for later connections. An error in them
 // is logged and changes nothing.
@@ -110,14 +110,14 @@
 // second) ends with SERVER_ERROR. The proxy reconnects to a server that comes back.
 //
 //   - -from is the address of this host to connect from.
-//   - -tenant and -key (a file) say whose client it is.
+//   - -tenant and -key (a file) authenticate the proxy to the server.
 //   - -map limits the memory of its map. Keys that have no place there are looked up in
 //     the server's map by READ.
 //   - -max is the longest item, like memcached's -I: a MiB by default, whatever the
 //     server's "max_value".
 //   - -rdma rules out TCP. Without it, everything is a call by TCP where there is no
 //     RDMA.
-//   - -metrics is an address for Prometheus's /metrics, and for /healthz, which answers
+//   - -metrics is an address for Prometheus's /metrics, and for /healthz, which returns
 //     503 without a connection to the server.
 //
 // The proxy's stats command shows what came by READ (rdma_read_hits) and by message
@@ -129,6 +129,6 @@
 // systemd when it serves and when it ends.
 //
 // Traffic between RDMA clients and the server is not encrypted, and an admitted client is
-// known by its packets alone. So "listen" should be on a network whose hosts are trusted
+// known by its packets alone. So "listen" should be on a network with hosts that are trusted
 // that far.
 package main

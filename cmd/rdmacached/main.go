@@ -80,8 +80,8 @@ type service struct {
 	stopping atomic.Bool
 }
 
-// run serves until ctx ends. What comes from hup has the gateway's files read again.
-// started is told when all listens; it may be nil.
+// run serves until ctx ends. A signal from hup has the gateway's files and the tenants' keys
+// read again. started is called when all listens; it may be nil.
 func run(ctx context.Context, c *config, log *slog.Logger, hup <-chan os.Signal, started func(*service)) (err error) {
 	d := &service{config: c, log: log, begun: time.Now()}
 	defer func() {

@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/internal/cachestatus"
 )
 
-// metric is a number of a server's, and how Prometheus is told of it.
+// metric is a number of a server's, and its name, kind and help for Prometheus.
 type metric[S any] struct {
 	name, help string
 	kind       prometheus.ValueType
@@ -71,7 +71,7 @@ var gatewayMetrics = []metric[gateway.Stats]{
 	counter("binary_refused", "Clients of the binary protocol.", func(s *gateway.Stats) float64 { return float64(s.Binary) }),
 }
 
-// gatewayCollector tells Prometheus of a gateway.
+// gatewayCollector returns a collector of a gateway's metrics.
 func gatewayCollector(g *gateway.Server) prometheus.Collector {
 	return newCollector("rdmacached_gateway_", gatewayMetrics, "", func(f func(string, *gateway.Stats)) {
 		st := g.Stats()
@@ -79,7 +79,7 @@ func gatewayCollector(g *gateway.Server) prometheus.Collector {
 	})
 }
 
-// collector tells Prometheus the same numbers of each of several.
+// collector collects the same numbers of each of several things for Prometheus.
 type collector[S any] struct {
 	metrics []metric[S]
 	descs   []*prometheus.Desc
@@ -87,8 +87,8 @@ type collector[S any] struct {
 	each    func(func(label string, s *S))
 }
 
-// newCollector makes one of metrics whose names begin so. Without a label there is one of what
-// is told of.
+// newCollector returns a collector of metrics with that prefix to their names. Without a
+// label each metric has one value.
 func newCollector[S any](prefix string, metrics []metric[S], label string, each func(func(label string, s *S))) *collector[S] {
 	c := &collector[S]{metrics: metrics, each: each}
 	if label != "" {
@@ -116,13 +116,13 @@ func (c *collector[S]) Collect(ch chan<- prometheus.Metric) {
 	})
 }
 
-// webServer answers by HTTP. Who asks nothing, or takes no answer, does not keep a connection for
-// long: the cache's clients need files too.
+// webServer serves HTTP. A client that sends no request, or reads no response, does not keep a
+// connection for long: the cache's clients need files too.
 func webServer(h http.Handler) *http.Server {
 	return &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
 }
 
-// web answers Prometheus, and who asks whether the daemon runs.
+// web serves Prometheus, and requests for the daemon's health and status.
 func (d *service) web() http.Handler {
 	r, label := prometheus.NewRegistry(), ""
 	if d.tenants != nil {
@@ -156,12 +156,12 @@ func (d *service) web() http.Handler {
 	return mux
 }
 
-// hotKeys is how many of them are told of.
+// hotKeys is how many of them are reported.
 const hotKeys = 10
 
 const stopping = "stopping"
 
-// status is what rdmactl shows.
+// status returns what rdmactl shows.
 func (d *service) status() cachestatus.Status {
 	s := cachestatus.Status{Listens: d.rdma.Addr().String(), State: "serving", Seconds: time.Since(d.begun).Seconds()}
 	if d.tenants != nil {

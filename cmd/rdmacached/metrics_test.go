@@ -36,7 +36,7 @@ func TestNamesOfMetrics(t *testing.T) {
 	}
 }
 
-// A daemon whose tenants are all revoked says that, and not that it has one server with nothing in it.
+// A daemon with only revoked tenants says that, and not that it has one server with nothing in it.
 func TestStatusWithoutTenants(t *testing.T) {
 	none, err := server.ListenTenants(t.Context(), "127.0.0.1:0", nil, nil)
 	require.NoError(t, err)

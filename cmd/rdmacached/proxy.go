@@ -75,7 +75,7 @@ func (r remote) Do(ctx context.Context, q *gateway.Request) (gateway.Reply, erro
 	return r.client.Do(ctx, q)
 }
 
-// StatLines are what the client counts, among them what came by READ and what by a message.
+// StatLines returns what the client counts, among them what came by READ and what by a message.
 func (r remote) StatLines() [][2]string {
 	n := r.client.Stats()
 	line := func(name string, v uint64) [2]string { return [2]string{name, strconv.FormatUint(v, 10)} }
@@ -90,7 +90,7 @@ func (r remote) StatLines() [][2]string {
 	}
 }
 
-// proxy serves until ctx ends. started is told when it listens; it may be nil.
+// proxy serves until ctx ends. started is called when it listens; it may be nil.
 func proxy(ctx context.Context, c proxyConfig, log *slog.Logger, started func(net.Addr, *cache.Client, *gateway.Server)) (err error) {
 	cfg := cache.Config{Logger: log, Tenant: c.tenant, MapBytes: int(c.mapSize), RequireRDMA: c.rdma}
 	if c.key != "" {

@@ -42,7 +42,7 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// proxyWeb answers Prometheus, and who asks whether the proxy has its server.
+// proxyWeb serves Prometheus, and requests for the health of the connection to the server.
 func proxyWeb(client *cache.Client, g *gateway.Server, log *slog.Logger) http.Handler {
 	r := prometheus.NewRegistry()
 	each := func(f func(string, *proxyStats)) { f("", &proxyStats{client.Stats(), g.Stats()}) }

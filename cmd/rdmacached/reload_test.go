@@ -23,7 +23,7 @@ func (noStore) Do(context.Context, *gateway.Request) (gateway.Reply, error) {
 }
 func (noStore) StatLines() [][2]string { return nil }
 
-// A file of users that is wrong changes nothing, and nobody is let in by mistake.
+// A file of users that is wrong changes nothing, and admits no client by mistake.
 func TestReload(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "users")
 	write := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
@@ -47,7 +47,7 @@ func TestReload(t *testing.T) {
 	(&service{}).reload() // without a gateway there is nothing to read
 }
 
-// Who asks while it ends is told so.
+// A health check while the daemon ends reports that.
 func TestHealth(t *testing.T) {
 	d := &service{cache: &server.Server{}, log: slog.New(slog.DiscardHandler)}
 	get := func(path string) *httptest.ResponseRecorder {

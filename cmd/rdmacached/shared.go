@@ -20,7 +20,7 @@ func (c sharedConfig) server() server.SharedConfig {
 	return server.SharedConfig{Records: c.Records, Size: int(c.Size), Clients: c.Clients, Lease: time.Duration(c.Lease), Port: c.Port}
 }
 
-// check says what is wrong with them; whose they are is said before.
+// check returns what is wrong with the settings; of is put behind their names.
 func (c sharedConfig) check(of string) error {
 	switch {
 	case c.Records < 0 || c.Clients < 0:

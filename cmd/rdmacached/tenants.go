@@ -28,7 +28,7 @@ type tenantConfig struct {
 	DC       *dcConfig    `json:"dc"`
 }
 
-// checkTenants says what is wrong with whose clients there are.
+// checkTenants returns what is wrong with the tenants and with the settings that go with them.
 func (c *config) checkTenants() error {
 	snapshots := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(c.Tenants)) {
@@ -77,7 +77,7 @@ func readKey(path string) ([]byte, error) {
 	return bytes.TrimSpace(b), err
 }
 
-// tenant is what package server is told of one.
+// tenant returns the configuration of one for package server.
 func (c *config) tenant(name string, log *slog.Logger) (server.Tenant, error) {
 	t := c.Tenants[name]
 	key, err := readKey(t.Key)
@@ -144,7 +144,7 @@ func (d *service) each(f func(tenant string, s *server.Server)) {
 	}
 }
 
-// rekey reads the tenants' keys again. A tenant whose file is gone is revoked; one that was
+// rekey reads the tenants' keys again. A tenant without its file is revoked; one that was
 // revoked comes back with another file, and without its records.
 func (d *service) rekey(ctx context.Context) {
 	if d.tenants == nil {

@@ -25,7 +25,7 @@ type cacheServer struct {
 
 type cacheAnswer []cacheServer
 
-// caches asks all at once: one that does not answer holds up no other.
+// caches asks all at once: one that does not respond holds up no other.
 func caches(ctx context.Context, args []string) (answer, error) {
 	args, err := flags(args, 1, math.MaxInt, nil)
 	if err != nil {
@@ -47,10 +47,10 @@ func caches(ctx context.Context, args []string) (answer, error) {
 	return all, errors.Join(errs...)
 }
 
-// maxStatus is how long an answer may be, in bytes: that of a thousand tenants with hot keys.
+// maxStatus is how long a response may be, in bytes: that of a thousand tenants with hot keys.
 const maxStatus = 16 << 20
 
-// client does not go where an answer sends it: that would be shown under the name of who was asked.
+// client follows no redirect: its target would be shown under the name of the server that was asked.
 var client = http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
 func cacheStatus(ctx context.Context, at string) (s cachestatus.Status, err error) {

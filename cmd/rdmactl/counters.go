@@ -58,7 +58,7 @@ func counterFlags(args []string) (names []string, nonzero bool, err error) {
 	return names, nonzero, err
 }
 
-// portCounters takes what netlink tells, and from sysfs what it does not: the
+// portCounters takes what netlink reports, and from sysfs what it does not: the
 // counters of the port itself, and settings that lie among the driver's.
 func portCounters(d kernelDevice, port int) counterList {
 	var out counterList
@@ -79,7 +79,7 @@ func portCounters(d kernelDevice, port int) counterList {
 }
 
 // sysfsCounters reads the counters in a folder. The driver need not have all
-// whose files are there.
+// for which there are files.
 func sysfsCounters(path, device string, port int, source string) (out counterList) {
 	files, _ := os.ReadDir(path)
 	for _, f := range files {

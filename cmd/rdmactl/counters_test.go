@@ -9,7 +9,7 @@ import (
 )
 
 // The specification counts data in words of four bytes (PortXmitData), which
-// nobody expects.
+// users do not expect.
 func TestDataCountersAreBytes(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

@@ -277,7 +277,7 @@ func TestDoctorFindsNamespace(t *testing.T) {
 }
 
 // unprivileged is a user namespace without rights over the host: its root is
-// the host's nobody.
+// the host's user 65534 (nobody).
 func unprivileged() *syscall.SysProcAttr {
 	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 65534, Size: 1}}
 	return &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids, Credential: &syscall.Credential{}}

@@ -1,6 +1,6 @@
-// Rdmactl inspects the RDMA devices of a host: which there are, what they can do, who
-// uses them, which way packets take, and what is wrong. It changes no settings and needs
-// no privileges. With doctor -run it tries what a device can do, on objects of its own.
+// Rdmactl inspects the RDMA devices of a host: which there are, what they can do, which
+// processes use them, which way packets take, and what is wrong. It changes no settings and
+// needs no privileges. With doctor -run it tries what a device can do, on objects of its own.
 //
 //	rdmactl [-json] COMMAND [arguments]
 //
@@ -25,7 +25,7 @@
 //
 // # Reliable datagrams
 //
-// A program that sets srd.Config.Monitor to the path of a unix socket answers there:
+// A program that sets srd.Config.Monitor to the path of a unix socket serves queries there:
 //
 //	$ rdmactl srd /run/ask.sock
 //	endpoint 10.77.0.1/0x11 of process 412: 2103 packets sent, 31 of them again, 1790 received; 0 messages delivered, 0 refused; 34 timers ended, 1 paths retired, 0 revived
@@ -34,11 +34,11 @@
 //	10.77.0.2/0x11  0     used     312µs       205µs  0.0%   1021  0
 //	10.77.0.2/0x11  1     retired  298µs       211µs  27.4%  114   0
 //
-// A suspect path has not answered lately and is probed; messages take other paths.
+// A suspect path has not responded lately and is probed; messages take other paths.
 //
 // # A cache
 //
-// Each rdmacached answers at the address of its metrics:
+// Each rdmacached serves its status at the address of its metrics:
 //
 //	$ rdmactl cache 10.77.0.2:9481
 //	SERVER          STATE    UP      ITEMS  MEMORY  USED   QUARANTINE  EVICTED  HIT RATE  READS TOLD  TRANSPORT
@@ -157,7 +157,7 @@
 // features, the versions of kernel and rdma-core, the GIDs, and all results. Addresses
 // are left out, also from messages, unless -addresses is given.
 //
-// # Who uses the devices
+// # Users of the devices
 //
 //	$ rdmactl resources rxe0
 //	DEVICE  KIND  NUMBER  TYPE  STATE  SIZE  PID  PROCESS

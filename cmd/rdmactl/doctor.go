@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// report is doctor's answer: the findings, and the facts behind them.
+// report is doctor's result: the findings, and the facts behind them.
 type report struct {
 	Findings []finding `json:"findings"`
 	Facts    facts     `json:"facts"`

@@ -18,10 +18,10 @@ import (
 // selfTest tries one feature of a device.
 type selfTest struct {
 	feature string // as in the table of features in ARCHITECTURE.md
-	// told says whether the device tells that it has the feature; nil if no
-	// device tells.
+	// told reports whether the device says that it has the feature; nil if no
+	// device says so.
 	told func(verbs.Features) bool
-	// run answers what is worth a note. What it makes it leaves to the bench to
+	// run returns what is worth a note. What it makes it leaves to the bench to
 	// close.
 	run func(*bench) (note string, err error)
 }
@@ -46,7 +46,7 @@ type notTried string
 func (e notTried) Error() string { return string(e) }
 
 // doctorRun is doctor -run: a self-test between two queue pairs on one port, or
-// between two ports that are both told.
+// between two ports that are both given.
 func doctorRun(ctx context.Context, args []string, addresses bool) (answer, error) {
 	var places [2]place
 	for i, arg := range args {
@@ -92,8 +92,8 @@ func doctorRun(ctx context.Context, args []string, addresses bool) (answer, erro
 	return r, r.err()
 }
 
-// selfTestDevice tries each feature on the port p, and answers what became of
-// them. p may be the same port as peer.
+// selfTestDevice tries each feature on the port p, and returns the results.
+// p may be the same port as peer.
 func selfTestDevice(ctx context.Context, p, peer place, f verbs.Features) (out []runResult) {
 	begin, low := time.Now(), limits().low()
 	for _, c := range selfTests {

@@ -20,7 +20,7 @@ type place struct {
 	gid    verbs.GIDEntry
 }
 
-// portArg parses DEVICE or DEVICE:PORT; the port is 0 if it is not told.
+// portArg parses DEVICE or DEVICE:PORT; the port is 0 if there is none.
 func portArg(arg string) (p place, err error) {
 	name, port, found := strings.Cut(arg, ":")
 	p.device = name
@@ -76,7 +76,7 @@ func (p place) find() (place, error) {
 	return p, err
 }
 
-// aboutPort tells where a self-test runs. Addresses are left out unless addresses is
+// aboutPort describes where a self-test runs. Addresses are left out unless addresses is
 // true.
 func aboutPort(p place, addresses bool) (a about, err error) {
 	a = about{Device: p.device, Port: int(p.port), DriverVersion: driverVersion(p.device), Kernel: "unknown"}
@@ -126,7 +126,7 @@ func aboutPort(p place, addresses bool) (a about, err error) {
 	return a, err
 }
 
-// testable refuses devices whose queue pairs package verbs cannot connect, or that carry no
+// testable refuses devices with queue pairs that package verbs cannot connect, or that carry no
 // data from here.
 func testable(a about, netdevs []netpath.Netdev) error {
 	if _, here := netdevOf(netdevs, a.Device, a.Port); a.Driver == "rxe" && !here {
@@ -138,7 +138,7 @@ func testable(a about, netdevs []netpath.Netdev) error {
 	return nil
 }
 
-// driverVersion is what the module of a device's driver says of itself.
+// driverVersion returns what the module of a device's driver says of itself.
 // Drivers of the kernel's own source mostly say nothing.
 func driverVersion(device string) string {
 	dir := filepath.Join("/sys/class/infiniband", device, "device/driver/module")
@@ -150,8 +150,8 @@ func driverVersion(device string) string {
 
 var libibverbs = regexp.MustCompile(`/libibverbs\.so\.\d+\.\d+\.(\d+\.\d+)\n`)
 
-// rdmaCoreVersion tells the version of rdma-core from the mapped files of this
-// process: libibverbs tells it by its file name alone.
+// rdmaCoreVersion returns the version of rdma-core from the mapped files of this
+// process: libibverbs has it in its file name alone.
 func rdmaCoreVersion(maps string) string {
 	if m := libibverbs.FindStringSubmatch(maps); m != nil {
 		return m[1]

@@ -15,7 +15,7 @@ var addressTests = []selfTest{
 	{feature: "peers' addresses by TCP", run: tryExchange},
 }
 
-// addr is an IP address of a port: that of its GID, or on InfiniBand and EFA
+// addr returns an IP address of a port: that of its GID, or on InfiniBand and EFA
 // that of its netdev.
 func (b *bench) addr(p place) (netip.Addr, error) {
 	known, err := kernelDevices()
@@ -100,7 +100,7 @@ func tryExchange(b *bench) (string, error) {
 	return "", x.reads(from, y.mr.Bytes())
 }
 
-// exchange connects the queue pair to its peer, and answers the peer's memory.
+// exchange connects the queue pair to its peer, and sets *peer, if there is one, to its memory.
 func (e *end) exchange(conn net.Conn, peer *verbs.Region) error {
 	local, err := e.qp.Endpoint()
 	if err != nil {

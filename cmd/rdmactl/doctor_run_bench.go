@@ -92,7 +92,7 @@ type end struct {
 
 const endSize = 256 << 10
 
-// access is every right to a region that the device can give.
+// access returns every right to a region that the device can give.
 func (b *bench) access() (a verbs.Access) {
 	efa := b.features.EFA
 	if efa == nil || efa.Read {

@@ -38,7 +38,7 @@ func (e *end) polls(n int, f func() (int, error)) error {
 	return nil
 }
 
-// transfersBy tries transfers whose completions go to queues of that kind.
+// transfersBy tries transfers that complete in queues of that kind.
 func transfersBy(cc verbs.CQConfig) func(*bench) (string, error) {
 	return func(b *bench) (string, error) {
 		x, y, err := b.pair(verbs.QPConfig{}, cc)

@@ -18,7 +18,7 @@ var connectionTests = []selfTest{
 	{feature: "net.Conn over RC, zero-copy calls", run: tryStream},
 }
 
-// manager opens a connection manager, and answers the addresses of both ends.
+// manager opens a connection manager, and returns the addresses of both ends.
 func (b *bench) manager() (m *rdmacm.CM, here, there netip.Addr, err error) {
 	if here, err = b.addr(b.here); err != nil {
 		return
@@ -159,7 +159,7 @@ func tryStream(b *bench) (string, error) {
 	c, err := stream.Dial(b.ctx, m, l.Addr().String(), cfg)
 	if _, err := keep(b, c, err); err != nil {
 		closed := l.Close()
-		<-served // nobody came, or what came is of no use
+		<-served // no connection came, or what came is of no use
 		return "", errors.Join(err, closed)
 	}
 	deadline, _ := b.ctx.Deadline()

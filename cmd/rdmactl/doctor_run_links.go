@@ -20,7 +20,7 @@ var linkTests = []selfTest{
 	{feature: "links: everything between an IP address and a READ", run: tryLink},
 }
 
-// requesting is a pair with a requester on the first queue pair.
+// requesting returns a pair with a requester on the first queue pair.
 func (b *bench) requesting() (x, y *end, r *verbs.Requester, err error) {
 	if x, y, err = b.pair(verbs.QPConfig{}, verbs.CQConfig{}); err != nil {
 		return nil, nil, nil, err
@@ -58,7 +58,7 @@ func tryRequester(b *bench) (string, error) {
 	return "", errors.Join(errs...)
 }
 
-// named is an engine whose tags are places in the memory of its READs.
+// named is an engine with tags that are places in the memory of its READs.
 type named struct {
 	waiters [4]verbs.Waiter
 	errs    [4]error

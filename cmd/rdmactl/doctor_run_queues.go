@@ -17,7 +17,7 @@ var queueTests = []selfTest{
 }
 
 // trySRQ: two queue pairs take receives from one queue, in order, and the
-// device tells when few are left.
+// device reports when few are left.
 func trySRQ(b *bench) (string, error) {
 	y, err := b.base(b.there, verbs.CQConfig{})
 	if err != nil {

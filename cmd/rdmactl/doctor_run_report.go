@@ -12,11 +12,11 @@ import (
 const (
 	works   = "works"
 	refused = "refused"   // the device or its provider lacks it, and says so
-	wrong   = "wrong"     // it failed, its data were wrong, or the device tells of it and refuses it
+	wrong   = "wrong"     // it failed, its data were wrong, or the device reports it and refuses it
 	untried = "not tried" // something else that it needs is missing
 )
 
-// runReport is the answer of a self-test. It is what to send in.
+// runReport is the result of a self-test. It is what to send in.
 type runReport struct {
 	About   about       `json:"about"`
 	Results []runResult `json:"results"`
@@ -41,7 +41,7 @@ type about struct {
 	Features      verbs.Features `json:"features"`
 }
 
-// runGID is a GID; its address is told with -addresses only.
+// runGID is a GID; its address is shown with -addresses only.
 type runGID struct {
 	Port    int    `json:"port"`
 	Index   int    `json:"index"`

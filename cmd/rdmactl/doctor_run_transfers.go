@@ -164,7 +164,7 @@ func tryDatagrams(b *bench) (string, error) {
 	return "", x.sendsTo(to, y)
 }
 
-// dest is the way to a queue pair for datagrams.
+// dest returns the way to a queue pair for datagrams.
 func (x *end) dest(y *end) (verbs.Dest, error) {
 	e, err := y.qp.Endpoint()
 	if err != nil {
@@ -193,8 +193,8 @@ func (x *end) sendsTo(to verbs.Dest, y *end) error {
 		sameBytes("the datagram", y.mr.Bytes()[verbs.GRHSize:verbs.GRHSize+100], x.mr.Bytes()[:100]))
 }
 
-// tryAnswer sends a datagram, and answers it by what its completion and its
-// route header tell of the sender.
+// tryAnswer sends a datagram, and a reply to the sender that the datagram's completion and
+// route header name.
 func tryAnswer(b *bench) (string, error) {
 	x, y, err := b.pair(verbs.QPConfig{Type: verbs.UD}, verbs.CQConfig{})
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 )
 
 var vendorTests = []selfTest{
-	// What mlx5dv tells of masked atomics is not asked; DC it does not tell.
+	// mlx5dv's report of masked atomics is not asked for; it has none of DC.
 	{feature: "masked atomics, native", run: tryNativeMasked},
 	{feature: "rate limit", told: func(f verbs.Features) bool { return f.MaxRate != 0 }, run: tryRate},
 	{feature: "DC initiator, streams", told: func(f verbs.Features) bool { return f.Mlx5 != nil && f.Mlx5.Streams > 0 }, run: tryDCI},

@@ -20,7 +20,7 @@ type facts struct {
 	LocksAll     bool          `json:"locks_all"` // privileged: the limit does not count
 	Files        limit         `json:"files"`
 	HugeLimit    string        `json:"huge_limit,omitempty"` // the file of a cgroup's limit of 0, if the host has huge pages
-	IPoIB        []string      `json:"ipoib,omitempty"`      // interfaces of IP over InfiniBand whose device is not found
+	IPoIB        []string      `json:"ipoib,omitempty"`      // interfaces of IP over InfiniBand without a device that is found
 	Cards        []cardFacts   `json:"cards"`
 	Devices      []deviceFacts `json:"devices"`
 }

@@ -63,7 +63,7 @@ func features(_ context.Context, args []string) (answer, error) {
 	return some(out, err)
 }
 
-// featuresOf says what a device can, by what it told of itself.
+// featuresOf lists what a device can, by what it reports itself.
 func featuresOf(a verbs.Features, p verbs.Port, gids []verbs.GIDEntry, driver string) []featureRow {
 	var out []featureRow
 	add := func(name string, has bool, with, without string) {
@@ -128,7 +128,7 @@ func windowTypes(a verbs.Features) string {
 	return "type 1"
 }
 
-// dcFeature: mlx5dv tells the streams of a DC initiator, but not whether there
+// dcFeature: mlx5dv reports the streams of a DC initiator, but not whether there
 // are initiators at all.
 func dcFeature(a verbs.Features, driver string) featureRow {
 	f := featureRow{Feature: "DC (dynamically connected)", Has: "no", Note: "needs an mlx5 device"}

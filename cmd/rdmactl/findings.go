@@ -164,8 +164,8 @@ func checkProvider(f facts) (out []finding) {
 	return out
 }
 
-// candidate tells whether a PCI function may have RDMA: one of a driver that is
-// known for it, or a network function without a driver whose vendor is.
+// candidate reports whether a PCI function may have RDMA: one of a driver that is
+// known for it, or a network function without a driver, of a vendor known for it.
 func (c cardFacts) candidate(class uint32) bool {
 	if c.Driver != "" {
 		return rdmaModules[c.Driver] != "" || slices.Contains([]string{"efa", "erdma"}, c.Driver)

@@ -59,7 +59,7 @@ func checkHugePages(f facts) []finding {
 		"leave huge pages out (cache server: no huge_pages), or raise the limit: resources.limits hugepages-2Mi of a Kubernetes pod"}}
 }
 
-// kib is a number of bytes as ulimit -l takes it.
+// kib returns a number of bytes as ulimit -l takes it.
 func kib(bytes uint64) string {
 	if bytes == unlimited {
 		return "unlimited"

@@ -149,7 +149,7 @@ func checkMTU(f facts) (out []finding) {
 	return out
 }
 
-// netdevMTU is a netdev MTU that carries an RDMA MTU: a round number, as
+// netdevMTU returns a netdev MTU that carries an RDMA MTU: a round number, as
 // switches have to be set to it too.
 func netdevMTU(rdma int) int {
 	return (rdma + 96 + 99) / 100 * 100

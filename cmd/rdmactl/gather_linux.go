@@ -83,7 +83,7 @@ func gather(ctx context.Context) (facts, error) {
 	return f, nil
 }
 
-// withoutDevice are the interfaces of IP over InfiniBand whose device is not found.
+// withoutDevice returns the interfaces of IP over InfiniBand without a device that is found.
 func withoutDevice(netdevs []netpath.Netdev) (names []string) {
 	for _, n := range netdevs {
 		if n.IPoIB && n.Up && n.Device == "" {
@@ -93,7 +93,7 @@ func withoutDevice(netdevs []netpath.Netdev) (names []string) {
 	return names
 }
 
-// others are the netdevs by which a port is reached besides its own.
+// others returns the netdevs by which a port is reached besides its own.
 func others(p portFacts, device string, netdevs []netpath.Netdev) (out []netdevFacts) {
 	for _, n := range netdevs {
 		has := n.Device == device && int(n.Port) == p.Num && n.Name != p.Netdev
@@ -107,7 +107,7 @@ func others(p portFacts, device string, netdevs []netpath.Netdev) (out []netdevF
 	return out
 }
 
-// kernelPorts are the ports as far as one can tell without opening the device.
+// kernelPorts returns the ports as far as one can tell without opening the device.
 func kernelPorts(index uint32, device string, netdevs []netpath.Netdev) ([]portFacts, error) {
 	list, err := nldev.Ports(index)
 	var out []portFacts
@@ -178,7 +178,7 @@ func readLimit(resource int) limit {
 	return limit{r.Cur, r.Max}
 }
 
-// limits are the facts about resource limits.
+// limits returns the facts about resource limits.
 func limits() facts {
 	status, _ := os.ReadFile("/proc/self/status")
 	uidMap, _ := os.ReadFile("/proc/self/uid_map")

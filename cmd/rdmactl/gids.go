@@ -39,7 +39,7 @@ func gids(ctx context.Context, args []string) (answer, error) {
 }
 
 // ownerOf returns the netdev of an entry of a GID table, without a name if it has none. It
-// reports false if the netdev is of another network namespace, whose numbers repeat here.
+// reports false if the netdev is of another network namespace: interface numbers repeat.
 func ownerOf(g verbs.GIDEntry, netdevs []netpath.Netdev) (netpath.Netdev, bool) {
 	for _, n := range netdevs {
 		if n.Index == g.IfIndex && n.HasGID(g.GID.Addr()) {

@@ -56,7 +56,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run answers the exit status: 1 for a failure or a problem found, 2 for a
+// run returns the exit status: 1 for a failure or a problem found, 2 for a
 // wrong command line.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	asJSON, args := takeJSON(args)

@@ -52,7 +52,7 @@ func eachPort(names []string, f func(*verbs.Device, verbs.Port) error) error {
 // deviceArgs parses a command line that may name devices.
 func deviceArgs(args []string) ([]string, error) { return flags(args, 0, 255, nil) }
 
-// devicesAndNetdevs parses such a command line and answers the netdevs of this
+// devicesAndNetdevs parses such a command line and returns the netdevs of this
 // host too.
 func devicesAndNetdevs(ctx context.Context, args []string) ([]string, []netpath.Netdev, error) {
 	names, err := deviceArgs(args)
@@ -76,7 +76,7 @@ func only[T any](all []T, names []string, device func(T) string) ([]T, error) {
 	return slices.DeleteFunc(all, func(v T) bool { return !slices.Contains(names, device(v)) }), nil
 }
 
-// some answers a list that may be incomplete because of err. An empty one would
+// some returns a list that may be incomplete because of err. An empty one would
 // say that there is nothing.
 func some[E any, L interface {
 	~[]E

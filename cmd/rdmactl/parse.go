@@ -28,13 +28,13 @@ func statusField(s, name string) string {
 	return ""
 }
 
-// hasCapability tells whether /proc/PID/status grants a capability.
+// hasCapability reports whether /proc/PID/status grants a capability.
 func hasCapability(status string, bit int) bool {
 	v, err := strconv.ParseUint(statusField(status, "CapEff"), 16, 64)
 	return err == nil && v>>bit&1 != 0
 }
 
-// firstUserNamespace tells from /proc/PID/uid_map whether capabilities reach
+// firstUserNamespace reports from /proc/PID/uid_map whether capabilities reach
 // the kernel as a whole: there all IDs are mapped to themselves.
 func firstUserNamespace(uidMap string) bool {
 	return slices.Equal(strings.Fields(uidMap), []string{"0", "0", "4294967295"})

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// cpu is the time in nanoseconds that a process's threads have had.
+// cpu returns the time in nanoseconds that a process's threads have had.
 func (d daemon) cpu() (ns float64, err error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", d.pid))
 	if err == nil && len(files) == 0 {
@@ -33,9 +33,9 @@ func (d daemon) cpu() (ns float64, err error) {
 	return ns, err
 }
 
-// perGet answers how much CPU a server's process has for each GET, in microseconds. What
-// Soft-RoCE and TCP do in interrupts counts for whoever runs at the time: with one client
-// that is mostly the client.
+// perGet returns how much CPU a server's process has for each GET, in microseconds. What
+// Soft-RoCE and TCP do in interrupts counts for the process that runs at the time: with one
+// client that is mostly the client.
 func (d daemon) perGet(gets int, pass func() error) (float64, error) {
 	before, err := d.cpu()
 	if err != nil {
@@ -50,7 +50,7 @@ func (d daemon) perGet(gets int, pass func() error) (float64, error) {
 	return (after - before) / float64(gets) / 1e3, err
 }
 
-// live is how much memory a server of ours has, in bytes, without what it needs no more: when Go's
+// live returns how much memory a server of ours has, in bytes, without what it needs no more: when Go's
 // collector gets at that is chance, and so is when the kernel gets it back.
 func (d daemon) live() (float64, error) {
 	if err := d.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
@@ -62,7 +62,7 @@ func (d daemon) live() (float64, error) {
 	return d.resident()
 }
 
-// resident is how much memory of a process is there, in bytes.
+// resident returns how much memory of a process is there, in bytes.
 func (d daemon) resident() (float64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", d.pid))
 	if err != nil {
@@ -84,7 +84,7 @@ const (
 	moreConnections = 96
 )
 
-// mapBytes answers how much memory a client's map takes for each entry: by what the heap
+// mapBytes returns how much memory a client's map takes for each entry: by what the heap
 // grows more with a large map than with a small one, and what the client says itself.
 func mapBytes(ctx context.Context) ([]float64, error) {
 	s, err := newServed()
@@ -100,7 +100,7 @@ func mapBytes(ctx context.Context) ([]float64, error) {
 	return []float64{(large - small) / (mapMany - mapFew), float64(said) / mapMany}, err
 }
 
-// clientOf fills the server up to so many entries, and answers by how much the heap grows
+// clientOf fills the server up to so many entries, and returns by how much the heap grows
 // with a client, and how much of it is its map as it says.
 func (s *served) clientOf(ctx context.Context, entries int) (bytes float64, said int, err error) {
 	g, ctx := errgroup.WithContext(ctx)
@@ -140,7 +140,7 @@ func heap() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// connectionBytes answers how much more memory the server's process has for each client
+// connectionBytes returns how much more memory the server's process has for each client
 // that is connected: what it needs, and all that it has, garbage of their coming included.
 func connectionBytes(context.Context) ([]float64, error) {
 	s, err := newServedAs(smallRole)

@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/ci/measure"
 )
 
-// mixes are those of the program hitrate, in whose text they are described, with their memory in MiB.
+// mixes are those of the program hitrate, which describes them, with their memory in MiB.
 var mixes = []struct {
 	name   string
 	memory int

@@ -56,7 +56,7 @@ func (s *served) dialWhole(cfg cache.Config) (*cache.Client, error) {
 	return c, err
 }
 
-// beside answers the 99th percentile of the times of short GETs beside long ones in ms, and the bytes
+// beside returns the 99th percentile of the times of short GETs beside long ones in ms, and the bytes
 // of long values in MB/s.
 func (s *served) beside(ctx context.Context, cfg cache.Config) (v []float64, err error) {
 	v = make([]float64, 2)
@@ -112,7 +112,7 @@ func (s *served) beside(ctx context.Context, cfg cache.Config) (v []float64, err
 	return v, nil
 }
 
-// alone answers the median time of a long GET that nothing is beside, in us.
+// alone returns the median time of a long GET that nothing is beside, in us.
 func (s *served) alone(ctx context.Context, cfg cache.Config) (us float64, err error) {
 	c, err := s.dialWhole(cfg)
 	if err != nil {

@@ -31,7 +31,7 @@ func newMemcached() (*memcached, error) {
 	return startMemcached(at, daemon{at: at}.dial, "-l", far.Addr.String(), "-p", port)
 }
 
-// startMemcached has a client by dial once the daemon answers, and the values that are read.
+// startMemcached starts the daemon, connects a client by dial and stores the values that are read.
 func startMemcached(at string, dial func() (*tcpClient, error), args ...string) (*memcached, error) {
 	program, err := exec.LookPath("memcached")
 	if err != nil {
@@ -52,15 +52,15 @@ func startMemcached(at string, dial func() (*tcpClient, error), args ...string) 
 	return m, nil
 }
 
-// gets answers the median time of a GET in microseconds.
+// gets returns the median time of a GET in microseconds.
 func (m *memcached) gets(size int) (float64, error) {
 	return m.client.gets(size)
 }
 
-// gets is the same of any program that speaks memcached's protocol.
+// gets returns the same of any program that speaks memcached's protocol.
 func (c *tcpClient) gets(size int) (float64, error) { return timed(c.get, size) }
 
-// timed answers the median time of a GET in microseconds.
+// timed returns the median time of a GET in microseconds.
 func timed(get func(key, dst []byte) (int, error), size int) (float64, error) {
 	k, dst := key(size), make([]byte, size)
 	return rig.Timed(getBlock, func() error {
@@ -125,14 +125,14 @@ func (c *tcpClient) read(into []byte) (int, error) {
 	}
 }
 
-// get answers the length of a value, which it copies to dst.
+// get returns the length of a value, which it copies to dst.
 func (c *tcpClient) get(key, dst []byte) (int, error) {
 	c.out = append(append(append(c.out[:0], "get "...), key...), "\r\n"...)
 	return c.value("VALUE ", "\r\nEND\r\n", dst)
 }
 
-// value sends what is to be sent and takes the answer: a line that begins as it is to, and ends in
-// the value's length, the value, and what is behind it.
+// value sends what is to be sent and takes the response: a line that begins with head, and ends in
+// the value's length, the value, and tail.
 func (c *tcpClient) value(head, tail string, dst []byte) (int, error) {
 	if err := c.write(); err != nil {
 		return 0, err

@@ -16,7 +16,7 @@ const (
 	multiRounds = 20
 )
 
-// together answers how many keys in a second GetMulti reads.
+// together returns the keys in a second that GetMulti reads.
 func (s *served) together(ctx context.Context) (float64, error) {
 	keys := slices.Repeat([][]byte{key(64)}, multiKeys)
 	var results []cache.Result
@@ -32,7 +32,7 @@ func (s *served) together(ctx context.Context) (float64, error) {
 	return multiKeys / us * 1e6, err
 }
 
-// oneByOne answers the same for a call for each key.
+// oneByOne returns the same for a call for each key.
 func (s *served) oneByOne(ctx context.Context) (float64, error) {
 	k, dst := key(64), make([]byte, 64)
 	us, err := rig.Timed(multiRounds, func() error {
@@ -46,7 +46,7 @@ func (s *served) oneByOne(ctx context.Context) (float64, error) {
 	return multiKeys / us * 1e6, err
 }
 
-// storeTogether answers how many records in a second SetMulti stores.
+// storeTogether returns the records in a second that SetMulti stores.
 func (s *served) storeTogether(ctx context.Context) (float64, error) {
 	puts := make([]cache.Put, multiKeys)
 	for i := range puts {
@@ -60,7 +60,7 @@ func (s *served) storeTogether(ctx context.Context) (float64, error) {
 	return multiKeys / us * 1e6, err
 }
 
-// storeOneByOne answers the same for a call for each record.
+// storeOneByOne returns the same for a call for each record.
 func (s *served) storeOneByOne(ctx context.Context) (float64, error) {
 	value := make([]byte, 64)
 	us, err := rig.Timed(multiRounds, func() error {

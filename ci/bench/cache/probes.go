@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/ci/measure"
 )
 
-// probed are records that a client READs whose map has one entry: it READs a bucket, and
+// probed are records that a client with one entry in its map READs: it READs a bucket, and
 // sometimes two, and the record.
 type probed struct {
 	*served
@@ -40,7 +40,7 @@ func newProbed() (p *probed, err error) {
 
 func probedKey(i int) []byte { return key(2_000_000 + i) }
 
-// gets answers the median time of a GET of ever other keys in microseconds. All must be hits.
+// gets returns the median time of a GET of ever other keys in microseconds. All must be hits.
 func (p *probed) gets(ctx context.Context, c *cache.Client, probes uint64) (float64, error) {
 	keys := make([][]byte, getBlock)
 	for i := range keys {
@@ -60,7 +60,7 @@ func (p *probed) gets(ctx context.Context, c *cache.Client, probes uint64) (floa
 	return us, err
 }
 
-// together answers how many keys in a second GetMulti reads, of a client whose map has one entry.
+// together returns the keys in a second that GetMulti reads, of a client with one entry in its map.
 func (p *probed) together(ctx context.Context) (float64, error) {
 	keys := make([][]byte, multiKeys)
 	for i := range keys {
@@ -79,7 +79,7 @@ func (p *probed) together(ctx context.Context) (float64, error) {
 	return multiKeys / us * 1e6, err
 }
 
-// oneByOne answers the same for a call for each key.
+// oneByOne returns the same for a call for each key.
 func (p *probed) oneByOne(ctx context.Context) (float64, error) {
 	dst := make([]byte, 64)
 	us, err := rig.Timed(multiRounds, func() error {

@@ -41,7 +41,7 @@ func newRedis() (*redis, error) {
 	return r, nil
 }
 
-// gets answers the median time of a GET in microseconds.
+// gets returns the median time of a GET in microseconds.
 func (r *redis) gets(size int) (float64, error) { return timed(r.get, size) }
 
 // command begins a command of so many words.

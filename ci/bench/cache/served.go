@@ -50,7 +50,7 @@ func serveWith(ctx context.Context, at string, cfg server.Config) error {
 	return s.Serve(ctx)
 }
 
-// serveSmall is a server whose memory comes by small pages alone. A huge one is the memory of many
+// serveSmall is a server with memory of small pages alone. A huge one is the memory of many
 // clients, and when Go's heap gets one is chance.
 func serveSmall(ctx context.Context, at string) error {
 	if err := unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0); err != nil {
@@ -173,8 +173,8 @@ func (s *served) stop() {
 	s.daemon.stop()
 }
 
-// whole waits until the client's map has so many entries; of thousands a few may be missing, whose
-// buckets were full.
+// whole waits until the client's map has so many entries; of thousands a few may be missing, because
+// their buckets were full.
 func (s *served) whole(c *cache.Client, entries int) error {
 	for range 1000 {
 		if st := c.Stats(); st.Whole && st.Entries <= entries && st.Entries >= entries-entries/1000 {
@@ -185,7 +185,7 @@ func (s *served) whole(c *cache.Client, entries int) error {
 	return fmt.Errorf("the map has not come: %+v", c.Stats())
 }
 
-// gets answers the median time of a GET in microseconds. All must be hits.
+// gets returns the median time of a GET in microseconds. All must be hits.
 func (s *served) gets(ctx context.Context, c *cache.Client, size int) (float64, error) {
 	k, dst := key(size), make([]byte, size)
 	if err := s.whole(c, len(sizes)); err != nil {

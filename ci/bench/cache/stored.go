@@ -25,7 +25,7 @@ const (
 	opSet = 2 // of gateway.Request; its name is internal to the cache
 )
 
-// stored answers how much memory a server has for each byte of keys and values that it keeps when
+// stored returns how much memory a server has for each byte of keys and values that it keeps when
 // it is full, after churn. A day of it, of other lengths too and in virtual time, is a test of
 // the store's.
 func stored(ctx context.Context) (_ float64, err error) {

@@ -51,7 +51,7 @@ func Suite(harness.Env) []harness.Benchmark {
 		size  int
 		limit float64
 	}{{"get_64B_vs_memcached", 64, 0.2}, {"get_1KiB_vs_memcached", 1024, 0.2}, {"get_16KiB_vs_memcached", 16 << 10, 0.67}} {
-		// The bare READ tells how far any cache could get.
+		// The bare READ bounds what any cache could reach.
 		const read = "ib_read_lat"
 		list = append(list, harness.Benchmark{Name: row.name, Judged: harness.Both,
 			Sides: []harness.Side{{Name: "ours", Run: polled(row.size)}, {Name: read, Run: perftest(row.size)}, {Name: tcp,

@@ -59,7 +59,7 @@ type user struct {
 	set func(ctx context.Context, key, value []byte) error
 }
 
-// run answers how many operations in a second all clients get done.
+// run returns the operations in a second of all clients together.
 func run(ctx context.Context, updates float64, users func(i int) user) (float64, error) {
 	var wg sync.WaitGroup
 	var done atomic.Int64

@@ -57,7 +57,7 @@ var attachRoles = map[string]rig.Role{
 	"dc-resume":  attachRole(false, (*attachRig).resume),
 }
 
-// serveTargets makes two targets and tells their addresses to whom asks at a TCP
+// serveTargets makes two targets and sends their addresses to clients that connect to a TCP
 // address.
 func serveTargets(ctx context.Context, at string) error {
 	_, s, err := rig.Endpoints()
@@ -151,7 +151,7 @@ func newAttachRig(at string, closes bool) (*attachRig, error) {
 	return r, nil
 }
 
-// repeat answers the median time of Attach to the first target, after what each
+// repeat returns the median time of Attach to the first target, after what each
 // turn prepares.
 func (r *attachRig) repeat(ctx context.Context, prepare func() error) (float64, error) {
 	ns := make([]int64, connections)

@@ -87,7 +87,7 @@ func (m *made) connect(peer io.Reader) error {
 	return m.qp.Connect(remote, verbs.ConnectConfig{})
 }
 
-// serveOpen answers one client: each message of it connects a queue pair.
+// serveOpen serves one client: each message of it connects a queue pair.
 func serveOpen(_ context.Context, at string) error {
 	_, e, err := rig.Endpoints()
 	if err != nil {

@@ -35,7 +35,7 @@ func withDead(many *rig.Once[*manyTargets]) harness.Benchmark {
 	return harness.Compare(f, instructions, run(deadCount), harness.Side{Name: "no dead targets", Run: run(0)})
 }
 
-// liveP99 answers what the slowest hundredth of requests to live targets takes at
+// liveP99 returns what the slowest hundredth of requests to live targets takes at
 // least, in microseconds.
 func (m *manyTargets) liveP99(ctx context.Context, dead int) (float64, error) {
 	const toDead = 1 << 32

@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/dc"
 )
 
-// idleMemory is what an initiator's heap grows by for each target that is only
+// idleMemory returns what an initiator's heap grows by for each target that is only
 // known.
 func idleMemory() (float64, error) {
 	const n = 20_000

@@ -230,7 +230,7 @@ func (m *manyTargets) connection(to *rig.Host) (*verbs.Batch, error) {
 	return a.NewBatch(1)
 }
 
-// dcRate answers WRITEs of 64 bytes in a second, window of them outstanding, to
+// dcRate returns the WRITEs of 64 bytes in a second, window of them outstanding, to
 // targets that pick chooses.
 func (m *manyTargets) dcRate(ctx context.Context, window int, pick func() int) (float64, error) {
 	r := dc.Request{Op: dc.Write, Local: m.c.MR.SGE(0, rig.ReadSize)}
@@ -313,7 +313,7 @@ func rateOf(window int, pick func() int, post func(target int) error, wait func(
 	return rate, nil
 }
 
-// queuePairs is how many the initiator holds, all targets having been used.
+// queuePairs returns how many the initiator holds, all targets having been used.
 func (m *manyTargets) queuePairs() (float64, error) {
 	if s := m.initiator.Stats(); s.Attaches < targetCount {
 		return 0, fmt.Errorf("%d attaches", s.Attaches)

@@ -57,7 +57,7 @@ func (p *pairRig) warm(op dc.Op) (float64, error) {
 	return rig.Timed(warmBlock, one)
 }
 
-// plain is the same by a batch of one and one crossing.
+// plain returns the same by a batch of one and one crossing.
 func (p *pairRig) plain(op dc.Op) (float64, error) {
 	g := p.rc
 	var wcs [1]verbs.WC

@@ -50,7 +50,7 @@ func readChainDelay(r *rig.Once[*chainRig]) harness.Benchmark {
 }
 
 // changeDelay is a record that is changed under its lock, on a wire with delay:
-// until the unlock was answered, until the caller goes on (both sides post WRITE
+// until the reply to the unlock, until the caller goes on (both sides post WRITE
 // and unlock and do not wait for them), and by the target's agent. The naive client has
 // no moment before the end at which it would go on. The good baseline takes as many round
 // trips as an update: the naive client's are judged.
@@ -132,7 +132,7 @@ func newChainRig() (*chainRig, error) {
 	return r, err
 }
 
-// readChain is the time of a read that nothing of another's critical section shows in.
+// readChain returns the time of a read that nothing of another's critical section shows in.
 func (r *chainRig) readChain(ctx context.Context) (float64, error) {
 	dst := make([]byte, recordSize)
 	return rig.Timed(chainBlock, func() error {
@@ -141,7 +141,7 @@ func (r *chainRig) readChain(ctx context.Context) (float64, error) {
 	})
 }
 
-// update is the time of a change until its unlock command was answered.
+// update returns the time of a change until the reply to its unlock command.
 func (r *chainRig) update(ctx context.Context) (float64, error) {
 	return rig.Timed(chainBlock, func() error {
 		_, err := r.client.Update(ctx, 0, r.change)
@@ -149,7 +149,7 @@ func (r *chainRig) update(ctx context.Context) (float64, error) {
 	})
 }
 
-// updateVisible is the time until the caller goes on that does not wait for WRITE and
+// updateVisible returns the time until the caller goes on that does not wait for WRITE and
 // unlock. The rest of the change is waited for between two of them, outside of the time.
 func (r *chainRig) updateVisible(ctx context.Context) (float64, error) {
 	ns := make([]int64, chainBlock)
@@ -175,7 +175,7 @@ func (r *chainRig) change(old []byte) ([]byte, error) {
 	return r.data[:max(n, recordSize)], nil
 }
 
-// agentChain is the time of lock, READ, WRITE, unlock by the target's agent.
+// agentChain returns the time of lock, READ, WRITE, unlock by the target's agent.
 func (r *chainRig) agentChain(ctx context.Context) (float64, error) {
 	ch := lockoffload.Chain{Accesses: []lockoffload.Access{
 		{Kind: lockoffload.AccessRead, Data: make([]byte, recordSize)},
@@ -202,7 +202,7 @@ func (r *chainRig) directChange(ctx context.Context) (float64, error) {
 	return rig.Timed(chainBlock, func() error { return r.direct.change(ctx, 0) })
 }
 
-// directVisible is the time until WRITE and unlock are posted. They are waited for
+// directVisible returns the time until WRITE and unlock are posted. They are waited for
 // between two changes, outside of the time.
 func (r *chainRig) directVisible(ctx context.Context) (float64, error) {
 	ns := make([]int64, chainBlock)

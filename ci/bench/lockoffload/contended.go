@@ -17,14 +17,14 @@ const (
 
 // contended are locks under contention: so many clients, each with a queue pair
 // of its own, change a record of 64 bytes in one slot after another, without a
-// pause between them. A change counts when its unlock was answered, on all sides.
+// pause between them. A change counts at the reply to its unlock, on all sides.
 // Each row names the form of the change:
 //
 //   - update is Client.Update, one-sided and unfair;
 //   - agent are whole chains that Client.Do gives to the target's agent, and
 //     agent_fair such chains in fair mode;
 //   - handoff is lock, READ and WRITE, unlock from afar, in the order in which
-//     clients came to the slot, as the agent tells them whose turn it is;
+//     clients came to the slot, as the agent tells each that it is its turn;
 //   - direct is the baseline itself.
 //
 // With a delay a change takes round trips instead of the CPU.

@@ -143,7 +143,7 @@ type crowdOutcome struct {
 
 func (o crowdOutcome) rate() float64 { return float64(len(o.ns)) / o.length.Seconds() }
 
-// tailOf is the 99th percentile over the median.
+// tailOf returns the 99th percentile over the median.
 func tailOf(ns []int64) float64 {
 	if len(ns) == 0 {
 		return 0

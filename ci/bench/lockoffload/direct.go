@@ -8,14 +8,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// direct is what one writes without lockoffload who knows that a queue pair keeps
+// direct is what one writes without lockoffload, knowing that a queue pair keeps
 // its requests in order: a change takes two round trips.
 //
 //	CMP_SWAP lock 0 -> tag, READ data  ───▶
 //	◀─────────── the data counts if the lock was free
 //	WRITE data, CMP_SWAP lock tag -> 0 ───▶
 //
-// It has no leases, no recovery and one copy of the data: whoever dies in between
+// It has no leases, no recovery and one copy of the data: a client that dies in between
 // leaves the slot locked.
 //
 // The lock word is changed by atomics alone. Spin locks in the literature unlock
@@ -66,7 +66,7 @@ func (d *direct) begin(ctx context.Context, slot int) error {
 	return err
 }
 
-// change returns when the unlock was answered.
+// change returns after the reply to the unlock.
 func (d *direct) change(ctx context.Context, slot int) error {
 	if err := d.begin(ctx, slot); err != nil {
 		return err

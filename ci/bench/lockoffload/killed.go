@@ -67,7 +67,7 @@ func recovery(name string, l lockoffload.Layout, clients int, judged []string) h
 	}))
 }
 
-// killHolders has the clients of a process take a lock each, kills it, and answers for how
+// killHolders has the clients of a process take a lock each, kills it, and returns for how
 // long one of the locks was out of reach after that.
 func killHolders(ctx context.Context, t *target, other *lockoffload.Client, clients int) (time.Duration, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -120,7 +120,7 @@ func killHolders(ctx context.Context, t *target, other *lockoffload.Client, clie
 	return took, nil
 }
 
-// lockOf is the slot that one of some clients takes.
+// lockOf returns the slot that one of some clients takes.
 func lockOf(i, clients int, l lockoffload.Layout) int { return l.Slots / clients * i }
 
 // admitHolder returns when a client of the process has the lock of a slot.

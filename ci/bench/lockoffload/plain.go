@@ -53,7 +53,7 @@ func (t *target) newPlain(tag uint64) (*plain, error) {
 	return p, err
 }
 
-// at is where a slot's lock word or data are.
+// at returns where a slot's lock word or data are.
 func (p *plain) at(slot, off int) verbs.Remote {
 	return p.t.plain.Region().At(uint64(slot*plainStride + off))
 }
@@ -62,7 +62,7 @@ func (p *plain) at(slot, off int) verbs.Remote {
 func (p *plain) lockWord() verbs.SGE { return p.mr.SGE(0, 8) }
 func (p *plain) data() verbs.SGE     { return p.mr.SGE(plainData, recordSize) }
 
-// old is the lock word that the last CMP_SWAP found.
+// old returns the lock word that the last CMP_SWAP found.
 func (p *plain) old() uint64 { return verbs.Uint64(p.mr.Bytes(), 0) }
 
 // unlocked is how an unlock ended: err, or that the lock was not ours.

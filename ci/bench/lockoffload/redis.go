@@ -43,7 +43,7 @@ func redisLock(r *rig.Once[*chainRig]) harness.Benchmark {
 	return b
 }
 
-// startRedis answers a connection to a server that ends with this process.
+// startRedis returns a connection to a server that ends with this process.
 func startRedis() (*redis.Conn, error) {
 	c, s, err := rig.Endpoints()
 	if err != nil {

@@ -58,7 +58,7 @@ func (t *target) close() error {
 
 var everything = verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic}
 
-// end is a queue pair of a client, with its own completion queue.
+// end returns a queue pair of a client, with its own completion queue.
 func (t *target) end() (*verbs.QP, *verbs.CQ, error) {
 	cq, err := t.c.PD.Device().CreateCQ(verbs.CQConfig{})
 	if err != nil {

@@ -136,7 +136,7 @@ func (r readers) pass(ctx context.Context) (v []float64, err error) {
 	return v, nil
 }
 
-// perByte is what the link carries for a byte of READs of n bytes, in RoCE v2 over IPv4:
+// perByte returns what the link carries for a byte of READs of n bytes, in RoCE v2 over IPv4:
 // packets of 4,096 bytes with the headers of Ethernet, IP, UDP and the transport, and the
 // latter's checksum. The first and the last of a response have four bytes more.
 func (r readers) perByte(n int) float64 {
@@ -149,7 +149,7 @@ func (r readers) perByte(n int) float64 {
 	return float64(one+packets*header+min(packets, 2)*more) / float64(one)
 }
 
-// perSecond are the rates of bulk and small bytes: as counted, unless marks cover enough.
+// perSecond returns the rates of bulk and small bytes: as counted, unless marks cover enough.
 // Queue pairs that share evenly complete their READs at about the same time, half a
 // megabyte at once; from one READ of the same queue pair to another there are whole
 // rounds of all.

@@ -17,7 +17,7 @@ func onLinks(f func(ctx context.Context, p *pair) ([]float64, error)) harness.Pa
 	return func(ctx context.Context) ([]float64, error) { return paired(ctx, srd.Config{Paths: 16}, f) }
 }
 
-// packets sends n messages, and answers how many packets each link had meanwhile.
+// packets sends n messages, and returns how many packets each link had meanwhile.
 func packets(ctx context.Context, p *pair, n int) ([]float64, error) {
 	s, err := newStreamer(p.a, p.b.Addr(), 1024, 64)
 	if err != nil {

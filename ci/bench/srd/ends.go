@@ -42,7 +42,7 @@ func newPair(cfg srd.Config) (*pair, error) {
 
 func (p *pair) close() error { return errors.Join(p.a.Close(), p.b.Close()) }
 
-// paired runs f with a pair whose second end takes what the first one sends.
+// paired runs f with a pair, of which the second end takes what the first one sends.
 func paired[T any](ctx context.Context, cfg srd.Config, f func(context.Context, *pair) (T, error)) (v T, err error) {
 	p, err := newPair(cfg)
 	if err != nil {
@@ -71,7 +71,7 @@ func drain(ctx context.Context, ep *srd.Endpoint) error {
 	}
 }
 
-// serve is a role that tells its address to whom asks by TCP.
+// serve is a role that sends its address to clients that connect by TCP.
 func serve(cfg srd.Config, f func(context.Context, *srd.Endpoint) error) rig.Role {
 	return func(ctx context.Context, at string) error {
 		_, s, err := rig.Endpoints()

@@ -83,7 +83,7 @@ func firstMessage(name string, known bool) harness.Benchmark {
 		side(true), harness.Side{Name: "a later message", Run: side(false)})
 }
 
-// incast has many endpoints send to one whose link is the narrowest place: what of the link
+// incast has many endpoints send to one with a link that is the narrowest place: what of the link
 // is used, and how long 99 % of the messages take.
 func incast() harness.Benchmark {
 	const (

@@ -72,7 +72,7 @@ func (p *player) reap(ctx context.Context, all bool) error {
 	return nil
 }
 
-// echo answers each message by one.
+// echo replies to each message by one.
 func echo(ctx context.Context, ep *srd.Endpoint) error {
 	p, err := newPlayer(ep)
 	for err == nil {
@@ -87,7 +87,7 @@ func echo(ctx context.Context, ep *srd.Endpoint) error {
 	return err
 }
 
-// pingPong answers half of the median round trip in microseconds, as perftest does.
+// pingPong returns half of the median round trip in microseconds, as perftest does.
 func pingPong(ctx context.Context, ep *srd.Endpoint, to srd.Addr) (float64, error) {
 	p, err := newPlayer(ep)
 	if err != nil {

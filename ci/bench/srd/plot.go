@@ -46,7 +46,7 @@ type tailLine struct {
 	points   plotter.XYs
 }
 
-// tailLines are what is drawn, unless a figure is missing.
+// tailLines returns what is drawn, unless a figure is missing.
 func tailLines(named map[string]*measure.Record) (lines []tailLine, ok bool) {
 	names := [3]string{"srd", tailRC + ", 67 ms timeout", tailQuick}
 	for side := range names {

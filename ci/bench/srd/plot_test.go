@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/ci/measure"
 )
 
-// tailRecords are what a run tells of one clock: ours is 1 ms at most, the baselines are
+// tailRecords are a run's records of one clock: ours is 1 ms at most, the baselines are
 // slower.
 func tailRecords(kernel, clock string) (all []measure.Record) {
 	for _, f := range tails().Figures {

@@ -17,7 +17,7 @@ var (
 	both         = harness.Both
 )
 
-// Suite is what one wire tells.
+// Suite is what is measured on one wire.
 func Suite(e harness.Env) []harness.Benchmark {
 	lat := harness.Figure{Name: "pingpong_64B", Unit: "us", Target: measure.AtMost(1.25)}
 	rxd := harness.Figure{Name: "pingpong_64B_vs_rxd", Unit: "us", Target: measure.AtMost(0.5)}

@@ -82,7 +82,7 @@ func tail(f func(context.Context) ([]float64, error)) harness.Pass {
 	}
 }
 
-// quantiles answers those of how long f takes, in microseconds.
+// quantiles returns those of how long f takes, in microseconds.
 func quantiles(f func() error) ([]float64, error) {
 	took := make([]float64, tailRounds)
 	for i := range tailWarm + tailRounds {

@@ -42,8 +42,8 @@ func readSync() harness.Benchmark {
 	return harness.Compare(f, instructions, r.Pass(ours), harness.Side{Name: "ib_read_lat", Run: rig.Perftest("ib_read_lat", rig.LatTypical, args)})
 }
 
-// maskedCAS compares an emulated masked compare and swap, which nobody
-// interferes with, with one CMP_SWAP on the same queue pair.
+// maskedCAS compares an emulated masked compare and swap, without
+// contention, with one CMP_SWAP on the same queue pair.
 func maskedCAS() harness.Benchmark {
 	const block = 200
 	r := rig.Lazy(rig.NewRC)

@@ -24,7 +24,7 @@ func Native(harness.Env) []harness.Benchmark {
 	return []harness.Benchmark{overC("post_poll_ns_over_c_batch1", 1, 120), overC("post_poll_ns_over_c_batch64", 64, 6), dispatched}
 }
 
-// postPollOverC is the time per work request through the Go API minus that of
+// postPollOverC returns the time per work request through the Go API minus that of
 // the same loop in C, both over a queue pair that does nothing. Blocks of both
 // take turns, and the best block of each counts: on a shared machine all noise
 // is upwards.
@@ -73,15 +73,15 @@ func postPollOverC(batch int) (float64, error) {
 	return float64(bestGo-bestC) / float64(rounds*batch), nil
 }
 
-// owner is who gets completions.
+// owner gets completions.
 type owner struct{ got int }
 
 func (o *owner) Completed(uint64, *verbs.WC) { o.got++ }
 func (o *owner) Lost(error)                  {}
 
-// dispatchNS is the time that it takes to bring one completion of a batch of 64 to the
-// one of four owners whose it is: what a round of post and poll takes longer that way.
-// Nobody is woken.
+// dispatchNS returns the time that it takes to bring one completion of a batch of 64 to its
+// owner, one of four: what a round of post and poll takes longer that way.
+// No goroutine is woken.
 func dispatchNS() (float64, error) {
 	const batch, blocks, rounds = 64, 20, 3000
 	var best [2]time.Duration

@@ -67,7 +67,7 @@ func newStreamRig() (*streamRig, error) {
 	return &streamRig{client, <-accepted, raw}, err
 }
 
-// stream answers MiB/s from the first write until the last byte was read.
+// stream returns MiB/s from the first write until the last byte was read.
 func (r *streamRig) stream(size, count int) (float64, error) {
 	read := make(chan error, 1)
 	start := time.Now()
@@ -93,7 +93,7 @@ func (r *streamRig) stream(size, count int) (float64, error) {
 	return float64(size*count) / (1 << 20) / time.Since(start).Seconds(), err
 }
 
-// writes answers MiB/s of raw WRITEs.
+// writes returns MiB/s of raw WRITEs.
 func (r *streamRig) writes(ctx context.Context) (float64, error) {
 	g := r.raw
 	wcs := make([]verbs.WC, streamDepth)

@@ -77,10 +77,10 @@ func WriteFile(path string, b []byte) error {
 }
 
 // RunDir makes a folder that belongs to this process until done is called, and
-// removes those whose process is gone.
+// removes those of processes that are gone.
 func RunDir(ctx context.Context, dir string) (run string, done func(), err error) {
 	runs := filepath.Join(dir, "run")
-	// Whoever makes or removes folders holds this lock, so that no folder is
+	// A process holds this lock while it makes or removes folders, so that no folder is
 	// seen before it is locked.
 	unlock, err := Lock(ctx, runs+".lock")
 	if err != nil {

@@ -31,7 +31,7 @@ func hostArchive(release, arch string) *archive {
 	return &archive{release: release, arch: arch, mirror: hostMirror, keyring: hostKeyring, pause: time.Second, silence: time.Minute}
 }
 
-// hostKeyring are the keys of package debian-archive-keyring.
+// hostKeyring returns the keys of package debian-archive-keyring.
 func hostKeyring() (openpgp.EntityList, error) {
 	var failed error
 	for _, name := range []string{"debian-archive-keyring.gpg", "debian-archive-keyring.pgp"} {
@@ -46,12 +46,12 @@ func hostKeyring() (openpgp.EntityList, error) {
 	return nil, fmt.Errorf("the host lacks package debian-archive-keyring: %w", failed)
 }
 
-// dists is the folder of the package index below the mirror.
+// dists returns the folder of the package index below the mirror.
 func (a *archive) dists() string {
 	return fmt.Sprintf("dists/%s/main/binary-%s", a.release, a.arch)
 }
 
-// release256 answers the checksum of the release's package index. A release
+// release256 returns the checksum of the release's package index. A release
 // that says until when it is valid is taken after that too: a mirror that
 // stands still serves tests well.
 func (a *archive) release256(ctx context.Context) (string, error) {

@@ -32,7 +32,7 @@ var ErrNoPackage = errors.New("no such package")
 // made by older versions of this package are not what they should be.
 const revision = 1
 
-// Unpack answers a folder, below the cache folder, with the named packages of a release ("bookworm",
+// Unpack returns a folder, below the cache folder, with the named packages of a release ("bookworm",
 // "trixie", "sid") for an architecture ("amd64", "arm64"), without what they
 // depend on. The folder is shared: it must not be changed. /bin, /lib and the
 // like are symbolic links into /usr, as on every Debian since 12.
@@ -44,16 +44,16 @@ func Unpack(ctx context.Context, folder, release, arch string, packages ...strin
 	return hostArchive(release, arch).make(ctx, folder, tree, packages)
 }
 
-// Root answers a root file system with the named packages and all that they
+// Root returns a root file system with the named packages and all that they
 // depend on, essential packages included, as [Unpack] does. No maintainer
 // script has run; users, alternatives, certificates and the cache of the dynamic
-// linker are there. It is fit to be the read-only lower layer of a guest whose
-// PID 1 is not its own init.
+// linker are there. It is fit to be the read-only lower layer of a guest with a
+// PID 1 that is not its own init.
 func Root(ctx context.Context, folder, release, arch string, packages ...string) (dir string, err error) {
 	return hostArchive(release, arch).make(ctx, folder, root, packages)
 }
 
-// Depends answers what a package of a release depends on: for a package that
+// Depends returns what a package of a release depends on: for a package that
 // is empty but for that, such as linux-image-amd64.
 func Depends(ctx context.Context, folder, release, arch, name string) (list []string, err error) {
 	a := hostArchive(release, arch)
@@ -97,12 +97,12 @@ const (
 	root kind = "root"
 )
 
-// base is where everything of this release is kept.
+// base returns where everything of this release is kept.
 func (a *archive) base(folder string) string {
 	return filepath.Join(folder, "debian", a.release+"-"+a.arch)
 }
 
-// make answers the folder for those packages, from the cache if it has it.
+// make returns the folder for those packages, from the cache if it has it.
 func (a *archive) make(ctx context.Context, folder string, k kind, packages []string) (dir string, err error) {
 	base := a.base(folder)
 	packages = slices.Compact(slices.Sorted(slices.Values(packages)))
@@ -120,7 +120,7 @@ func (a *archive) make(ctx context.Context, folder string, k kind, packages []st
 
 func (a *archive) makeOf(ctx context.Context, ix index, base string, k kind, packages []string) (string, error) {
 	// Guests start often, and reading an index takes a second: what an index
-	// answered to a request is kept.
+	// gave for a request is kept.
 	known := filepath.Join(base, fmt.Sprintf("%s-%s.known", k, digest(packages)))
 	answer, _ := os.ReadFile(known)
 	if of, name, ok := strings.Cut(string(answer), " "); ok && of == ix.id {
@@ -161,8 +161,8 @@ func (a *archive) fill(ctx context.Context, dir string, k kind, packages []*Pack
 	if exists(dir) {
 		return nil
 	}
-	// Whoever was interrupted here left this folder; the lock says that it is
-	// nobody's now.
+	// An interrupted process left this folder; the lock says that no other process
+	// uses it now.
 	part := dir + ".part"
 	if err := os.RemoveAll(part); err != nil {
 		return err

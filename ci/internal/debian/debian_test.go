@@ -226,7 +226,7 @@ func TestUnpackOnceForAll(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "one", string(b))
 
-	// A newer version is another folder; the old one stays for those who use it.
+	// A newer version is another folder; the old one stays for processes that use it.
 	f.publish(t, "2", map[string][]byte{"a": makeDeb(t, ".xz", file{"./usr/share/a", "two", 0o644})})
 	same, err := f.make(t.Context(), folder, tree, []string{"a", "a"})
 	require.NoError(t, err)

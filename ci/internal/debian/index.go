@@ -56,7 +56,7 @@ func (a *archive) withIndex(ctx context.Context, base string, do func(index) err
 	return do(next)
 }
 
-// index answers the current one, if the archive can be reached and the one in
+// index returns the current one, if the archive can be reached and the one in
 // the cache is not fresh, or is the outdated one.
 func (a *archive) index(ctx context.Context, base, outdated string) (index, error) {
 	unlock, err := cache.Lock(ctx, filepath.Join(base, "index.lock"))

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// hostMirror is the Debian archive that this host installs from, or
+// hostMirror returns the Debian archive that this host installs from, or
 // $LAB_MIRROR.
 func hostMirror() (string, error) {
 	if m := os.Getenv("LAB_MIRROR"); m != "" {

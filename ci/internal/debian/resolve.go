@@ -13,7 +13,7 @@ type packages struct {
 	provides map[string][]*Package
 }
 
-// named answers the packages of those names, or those that provide them:
+// named returns the packages of those names, or those that provide them:
 // librdmacm1 is librdmacm1t64 since Debian 13.
 func (all *packages) named(names []string) ([]*Package, error) {
 	var out []*Package
@@ -27,8 +27,8 @@ func (all *packages) named(names []string) ([]*Package, error) {
 	return out, nil
 }
 
-// closure answers the named packages, the essential ones, which nobody states
-// that he depends on, and all that these depend on, sorted by name. Versions
+// closure returns the named packages, the essential ones, which packages do not name
+// among their dependencies, and all that these depend on, sorted by name. Versions
 // are not compared: a release is consistent, and has one of each.
 func (all *packages) closure(names []string) ([]*Package, error) {
 	chosen := make(map[string]*Package)
@@ -72,7 +72,7 @@ func (all *packages) closure(names []string) ([]*Package, error) {
 	return out, nil
 }
 
-// depends are the names of what a package depends on, the first one where there
+// depends returns the names of what a package depends on, the first one where there
 // are alternatives.
 func (all *packages) depends(name string) ([]string, error) {
 	p := all.byName[name]
@@ -88,7 +88,7 @@ func (all *packages) depends(name string) ([]string, error) {
 
 func byName(a, b *Package) int { return strings.Compare(a.Name, b.Name) }
 
-// choose answers what fulfils a dependency: a package that is chosen already,
+// choose returns what fulfils a dependency: a package that is chosen already,
 // or the first alternative that there is. Of several packages that provide a
 // name it takes the one that most systems have.
 func (all *packages) choose(alternatives []string, chosen map[string]*Package) *Package {

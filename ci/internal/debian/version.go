@@ -44,7 +44,7 @@ func compareParts(a, b string) int {
 
 func digit(c byte) bool { return c >= '0' && c <= '9' }
 
-// order is the rank of the first character of a piece: "~", the end of the
+// order returns the rank of the first character of a piece: "~", the end of the
 // piece, letters, all else.
 func order(s string) int {
 	switch {

@@ -18,7 +18,7 @@ import (
 	"github.com/goverbs/goverbs/ci/topo"
 )
 
-// IsInit tells whether this process is the init process of a guest.
+// IsInit reports whether this process is the init process of a guest.
 func IsInit() bool {
 	if os.Getpid() != 1 {
 		return false
@@ -27,7 +27,7 @@ func IsInit() bool {
 	return err == nil
 }
 
-// Main never returns: a guest whose init ends panics, and says so on the
+// Main never returns: a guest panics when its init ends, and says so on the
 // console.
 func Main() {
 	err := boot()

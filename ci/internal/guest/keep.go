@@ -32,7 +32,7 @@ func (r *root) keep(paths [][]byte) error {
 	return errors.Join(errs...)
 }
 
-// written is where changes of path are found: in the layer that is on top
+// written returns where changes of path are found: in the layer that is on top
 // there, or in a folder that the guest has for itself. The descriptors lead out
 // of the root that programs see.
 func (r *root) written(path string) (string, bool) {
@@ -54,7 +54,7 @@ func (r *root) written(path string) (string, bool) {
 	return filepath.Join(descriptor(best.upper), rel), err == nil
 }
 
-// isPrivate tells whether path lies in memory of the guest's own.
+// isPrivate reports whether path lies in memory of the guest's own.
 func isPrivate(path string) bool {
 	return slices.ContainsFunc(private, func(p string) bool { return within(path, p) })
 }

@@ -26,7 +26,7 @@ const (
 	notFound  = 127
 )
 
-// command is what a message asks for.
+// command returns what a message asks for.
 func command(m proto.Message) (*exec.Cmd, error) {
 	argv, env := proto.Strings(m.Argv), proto.Strings(m.Env)
 	if len(argv) == 0 {
@@ -110,7 +110,7 @@ func (s *server) execMain(m proto.Message) proto.Message {
 	return reply
 }
 
-// ended is a reply with the exit status behind err.
+// ended returns a reply with the exit status behind err.
 func ended(err error) proto.Message {
 	var exit *exec.ExitError
 	switch {

@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/ci/internal/proto"
 )
 
-// newServer is a server whose ports are files.
+// newServer returns a server with files as its ports.
 func newServer(t *testing.T) (s *server, stdout, stderr *os.File) {
 	t.Helper()
 	s = &server{ports: make(map[string]*os.File), root: &root{}}
@@ -58,7 +58,7 @@ func TestOutputIsCounted(t *testing.T) {
 }
 
 // What is in the pipe when the program exits comes through, even if the port is
-// slow and somebody else keeps the pipe open.
+// slow and another process keeps the pipe open.
 func TestDrainEmptiesThePipe(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)

@@ -18,7 +18,7 @@ import (
 	"github.com/goverbs/goverbs/ci/internal/cache"
 )
 
-// unpacked answers the kernel inside a compressed image, unpacked into a folder
+// unpacked returns the kernel inside a compressed image, unpacked into a folder
 // once. A guest that unpacks its kernel itself spends half of an emulated boot
 // on that.
 func unpacked(image, dir string) (string, error) {
@@ -44,7 +44,7 @@ func unpacked(image, dir string) (string, error) {
 	return path, cache.WriteFile(path, vmlinux)
 }
 
-// payloadOf is the compressed kernel in an image for x86 (Linux,
+// payloadOf returns the compressed kernel in an image for x86 (Linux,
 // Documentation/arch/x86/boot.rst: setup_sects, payload_offset and
 // payload_length, little endian; protocol 2.08 or later).
 func payloadOf(image []byte) ([]byte, error) {
@@ -100,8 +100,8 @@ func decompress(payload []byte) ([]byte, error) {
 	return out, err
 }
 
-// startable tells whether QEMU can start a kernel that is not an image: if it
-// has the entry for that (CONFIG_PVH), which a note tells.
+// startable returns an error unless QEMU can start a kernel that is not an image: it
+// must have the entry for that (CONFIG_PVH), which is in a note.
 func startable(vmlinux []byte) error {
 	f, err := elf.NewFile(bytes.NewReader(vmlinux))
 	if err != nil {

@@ -28,7 +28,7 @@ type Tree struct {
 	Cache   string // a folder for what is derived from the kernel
 }
 
-// Get answers the kernel of a series, "6.1" or "6.12", downloading it at the
+// Get returns the kernel of a series, "6.1" or "6.12", downloading it at the
 // first time. $LAB_KERNEL names the folder of any unpacked kernel package
 // instead, whatever the series.
 func Get(ctx context.Context, series string) (*Tree, error) {
@@ -53,7 +53,7 @@ func Get(ctx context.Context, series string) (*Tree, error) {
 	return open(tree, filepath.Join(dir, "linux-"+series))
 }
 
-// current is the folder of a release's current kernel.
+// current returns the folder of a release's current kernel.
 func current(ctx context.Context, dir, suite string) (tree string, err error) {
 	// The meta package depends on it by its exact name.
 	list, err := debian.Depends(ctx, dir, suite, arch, "linux-image-"+arch)

@@ -22,7 +22,7 @@ type Module struct {
 	Data []byte
 }
 
-// Load answers the named modules and everything that they depend on, in an
+// Load returns the named modules and everything that they depend on, in an
 // order in which they can be inserted. A name with a final "?" may be missing;
 // what is built into the kernel is left out.
 func (t *Tree) Load(names []string) ([]Module, error) {

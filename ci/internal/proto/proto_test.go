@@ -36,7 +36,7 @@ func TestInputHasAnEnd(t *testing.T) {
 	}
 }
 
-// A program that does not read its input holds nobody up.
+// A program that does not read its input does not block the sender.
 func TestInputThatNobodyReads(t *testing.T) {
 	var line bytes.Buffer
 	require.NoError(t, SendInput(&line, bytes.NewReader(make([]byte, 5*maxFrame))))

@@ -14,7 +14,7 @@ import (
 // reaches all the others. Frames come from QEMU's stream netdev with their
 // length, 32 bits big endian, in front.
 //
-// A guest that reads slowly slows down who sends to it, and loses nothing. One
+// A guest that reads slowly slows down its senders, and loses nothing. One
 // that does not read at all, because it boots, hangs or has its card switched
 // off, loses frames instead of holding up the other hosts.
 type Hub struct {
@@ -135,7 +135,7 @@ func (p *port) drain() {
 	}
 }
 
-// readFrame answers a frame with its length in front.
+// readFrame returns a frame with its length in front.
 func readFrame(r io.Reader) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

@@ -44,7 +44,7 @@ func TestHubReachesAllOthers(t *testing.T) {
 }
 
 // A host that does not read, since it boots, hangs or has its card switched off,
-// holds up nobody else, and what it has read in part is followed by whole frames.
+// holds up no other host, and what it has read in part is followed by whole frames.
 func TestHubDoesNotWaitForADeafHost(t *testing.T) {
 	h := NewHub()
 	defer h.Close()

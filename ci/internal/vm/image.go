@@ -45,7 +45,7 @@ func image(ctx context.Context, t *kernel.Tree, initProgram []byte) (string, err
 	if os.Chtimes(path, now, now) == nil {
 		return path, nil
 	}
-	// Those of other checkouts may be in use; what nobody has used for long goes.
+	// Those of other checkouts may be in use; what was not used for long goes.
 	old, _ := filepath.Glob(filepath.Join(t.Cache, "initramfs-*"))
 	for _, f := range old {
 		if st, err := os.Stat(f); err == nil && now.Sub(st.ModTime()) > unusedFor {

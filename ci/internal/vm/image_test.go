@@ -55,7 +55,7 @@ func TestImagesOfManyStarts(t *testing.T) {
 	require.Len(t, images, 2)
 }
 
-// What nobody has used for a day goes when another is made.
+// What was not used for a day goes when another is made.
 func TestOldImagesGo(t *testing.T) {
 	tree := builtinTree(t)
 	path, err := image(t.Context(), tree, []byte("old"))

@@ -16,7 +16,7 @@ import (
 // kvmLimit is many times what a boot with KVM takes.
 const kvmLimit = 30 * time.Second
 
-// ProbeKVM tells whether a guest boots with KVM, and why not: the device may be
+// ProbeKVM reports whether a guest boots with KVM, and why not: the device may be
 // there and still not run a stock kernel. That a guest did not boot is
 // remembered until the host reboots; nothing else is.
 func ProbeKVM(ctx context.Context, c Config, cacheDir string) (bool, string, error) {

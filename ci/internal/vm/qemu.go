@@ -30,7 +30,7 @@ const cmdline = "console=ttyS0 quiet loglevel=5 panic=-1 oops=panic random.trust
 // for links that the processor of the usual one could not fill.
 var shifts = map[string]int{"instructions": 3, "instructions-4ns": 2, "instructions-2ns": 1}
 
-// CountsInstructions tells whether a clock advances with each instruction.
+// CountsInstructions reports whether a clock advances with each instruction.
 func CountsInstructions(clock string) bool {
 	_, ok := shifts[clock]
 	return ok

@@ -136,7 +136,7 @@ func Start(ctx context.Context, c *Config, host int, dir string, hub *Hub) (*Mac
 	return m, nil
 }
 
-// socketPair answers our end and the one to be inherited.
+// socketPair returns our end and the one to be inherited.
 func socketPair() (net.Conn, *os.File, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -214,7 +214,7 @@ func (m *Machine) watchBoot(ctx context.Context, cancel context.CancelCauseFunc)
 	}
 }
 
-// cpuTime is what a process has used so far; 0 if it is gone.
+// cpuTime returns what a process has used so far; 0 if it is gone.
 func cpuTime(pid int) time.Duration {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -282,7 +282,7 @@ func (m *Machine) Close() {
 
 func (m *Machine) consolePath() string { return filepath.Join(m.dir, "console.log") }
 
-// Console is the log of the guest's console.
+// Console returns the log of the guest's console.
 func (m *Machine) Console() []byte {
 	b, _ := os.ReadFile(m.consolePath())
 	return bytes.ReplaceAll(b, []byte("\r"), nil)

@@ -6,7 +6,7 @@ import (
 	"github.com/goverbs/goverbs/cache/server"
 )
 
-// Path is where a daemon answers it, beside its metrics.
+// Path is where a daemon serves it, beside its metrics.
 const Path = "/status"
 
 // Status is a daemon's.
@@ -23,7 +23,7 @@ type Status struct {
 	Commands gateway.Stats
 }
 
-// Tenant is one of those who share the address.
+// Tenant is one of the tenants that share the address.
 type Tenant struct {
 	Name   string
 	Server server.Stats

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAbort: a DCI is taken down when nobody wants what is in it, and comes back.
+// TestAbort: a DCI is taken down when its requests are not wanted, and comes back.
 func TestAbort(t *testing.T) {
 	c := New(1, 2, 4, 4)
 	p, q := &Peer{}, &Peer{Number: 1}

@@ -55,16 +55,16 @@ type DCI struct {
 
 func (d *DCI) room() int { return len(d.ring) - int(d.tail-d.head) }
 
-// Ready tells whether the DCI works.
+// Ready reports whether the DCI works.
 func (d *DCI) Ready() bool { return d.state == ready }
 
-// Streams is how many streams it has; one means none.
+// Streams returns how many streams it has; one means none.
 func (d *DCI) Streams() int { return len(d.streams) }
 
-// Position is where the k-th request goes that is posted next. Positions only grow.
+// Position returns where the k-th request goes that is posted next. Positions only grow.
 func (d *DCI) Position(k int) uint32 { return uint32(d.tail) + uint32(k) }
 
-// load is what a request posted now would stand behind.
+// load returns the number of requests that one posted now would stand behind.
 func (d *DCI) load() int { return d.outstanding + d.pending }
 
 // Peer is what the initiator knows of a DCT. It keeps its DCI and stream as
@@ -79,16 +79,16 @@ type Peer struct {
 	Attaches    uint64
 }
 
-// DCI is the peer's place; nil: it has none.
+// DCI returns the peer's DCI, or nil if it has none.
 func (p *Peer) DCI() *DCI { return p.dci }
 
-// Stream is the number of its stream there, from 0.
+// Stream returns the number of the peer's stream in its DCI, from 0.
 func (p *Peer) Stream() int { return p.stream }
 
-// Outstanding is how many requests are under way.
+// Outstanding returns how many requests are under way.
 func (p *Peer) Outstanding() int { return p.outstanding }
 
-// Pending is how many requests wait.
+// Pending returns how many requests wait.
 func (p *Peer) Pending() int { return p.pending }
 
 func (p *Peer) usable() bool {
@@ -124,7 +124,7 @@ type Stats struct {
 // ErrLost: no DCI is left that works.
 var ErrLost = errors.New("no DCI is left")
 
-// Usable tells whether there is a DCI that works, or may do so again.
+// Usable reports whether there is a DCI that works, or may do so again.
 func (c *Machine) Usable() bool {
 	for i := range c.DCIs {
 		if c.DCIs[i].state != lostDCI {
@@ -134,7 +134,7 @@ func (c *Machine) Usable() bool {
 	return false
 }
 
-// Waiting tells whether requests wait for which there is room.
+// Waiting reports whether requests wait for which there is room.
 func (c *Machine) Waiting() bool {
 	for i := range c.DCIs {
 		if d := &c.DCIs[i]; len(d.waiting) > 0 && d.state == ready && d.room() > 0 {
@@ -144,7 +144,7 @@ func (c *Machine) Waiting() bool {
 	return false
 }
 
-// Lost is why the last DCI could not be brought back.
+// Lost returns the reason why the last DCI could not be brought back.
 func (c *Machine) Lost() error { return errors.Join(ErrLost, c.lost) }
 
 // Machine decides which DCI serves which target, and what becomes of DCIs
@@ -180,7 +180,7 @@ func (c *Machine) do(a Action) {
 	c.Actions = append(c.Actions, a)
 }
 
-// Place gives a peer a DCI and a stream if it has none. It answers false if no
+// Place gives a peer a DCI and a stream if it has none. It returns false if no
 // DCI is left.
 func (c *Machine) Place(p *Peer) bool {
 	if p.dci != nil {
@@ -234,8 +234,8 @@ func (c *Machine) leave(p *Peer) {
 	p.dci = nil
 }
 
-// move finds another place for a peer whose own is out of order and has none of
-// its requests any more.
+// move finds another place for a peer that has none of its requests any more in its
+// own place, which is out of order.
 func (c *Machine) move(p *Peer) {
 	c.leave(p)
 	if c.Place(p) {
@@ -251,7 +251,7 @@ func (c *Machine) line(p *Peer) {
 	p.dci.pending += p.pending
 }
 
-// Admit tells how many of n requests of a peer that has a place may be posted at
+// Admit returns how many of n requests of a peer that has a place may be posted at
 // once; the caller posts them and calls Posted. The others it keeps and calls
 // Enqueue.
 func (c *Machine) Admit(p *Peer, n int) int {
@@ -286,7 +286,7 @@ func (c *Machine) Withdraw(p *Peer, n int) {
 	}
 }
 
-// Turn answers the next peer that waits for the DCI and how many of its requests
+// Turn returns the next peer that waits for the DCI and how many of its requests
 // go there now, or nil. They no longer count as waiting.
 func (c *Machine) Turn(d *DCI) (*Peer, int) {
 	if d.state != ready || d.room() == 0 {
@@ -335,8 +335,8 @@ func (c *Machine) Settle(p *Peer) {
 	}
 }
 
-// Completed takes the end of a request by its number; failed tells that the
-// stream, or the DCI, is in error. It answers false for a number that means
+// Completed takes the end of a request by its number; failed says that the
+// stream, or the DCI, is in error. It returns false for a number that means
 // nothing.
 func (c *Machine) Completed(number uint64, failed bool) (*Peer, bool) {
 	i := number >> placeBits
@@ -380,7 +380,7 @@ func (c *Machine) Completed(number uint64, failed bool) (*Peer, bool) {
 	return p, true
 }
 
-// Live is how many peers have a DCI.
+// Live returns how many peers have a DCI.
 func (c *Machine) Live() int {
 	n := 0
 	for i := range c.DCIs {

@@ -30,7 +30,7 @@ func TestPlaces(t *testing.T) {
 	posted(t, c, &p[3], 3)
 	require.Same(t, p[0].DCI(), p[3].DCI(), "as many requests, and fewer targets")
 
-	// A stream in error takes nobody, nor does a DCI in error.
+	// A stream in error takes no peer, nor does a DCI in error.
 	d := p[1].DCI()
 	_, ok := c.Completed(uint64(d.Index)<<placeBits, true)
 	require.True(t, ok)
@@ -52,7 +52,7 @@ func TestTurns(t *testing.T) {
 	posted(t, c, &p, 2)
 	require.Same(t, d, p.DCI())
 	c.Enqueue(&p, 5)
-	other.dci.pending += 100 // nobody goes there
+	other.dci.pending += 100 // no peer goes there
 	for _, x := range []*Peer{&q, &r} {
 		require.True(t, c.Place(x))
 		require.Same(t, d, x.DCI())
@@ -99,7 +99,7 @@ func TestTurns(t *testing.T) {
 	require.NotSame(t, d, p.DCI())
 }
 
-// TestQuota: who waits alone takes all the room, and who does not its quota.
+// TestQuota: a peer that waits alone takes all the room, and one that does not its quota.
 func TestQuota(t *testing.T) {
 	c := New(1, 1, 8, 2)
 	var p, q Peer

@@ -17,15 +17,15 @@ func (c *Machine) failed(d *DCI, stream int) {
 	}
 }
 
-// Checked is the answer to Check.
+// Checked takes the result of Check.
 func (c *Machine) Checked(a Action, dead bool) {
 	if d := a.DCI; dead && d.state == ready && a.recoveries == d.recoveries {
 		c.breakDown(d)
 	}
 }
 
-// Abort says that who waits for the requests of a peer does so no longer. The DCI is taken
-// down if there are no others in it but of such peers. A success of the peer ends that.
+// Abort says that no caller waits for the requests of a peer any more. The DCI is taken
+// down if all its requests are of such peers. A success of the peer ends that.
 func (c *Machine) Abort(p *Peer) {
 	d := p.dci
 	if d == nil || d.state != ready || p.outstanding == 0 {
@@ -69,7 +69,7 @@ func (c *Machine) drained(d *DCI) {
 	}
 }
 
-// StreamReset is the answer to ResetStream.
+// StreamReset takes the result of ResetStream.
 func (c *Machine) StreamReset(a Action, err error) {
 	d, s := a.DCI, &a.DCI.streams[a.Stream]
 	s.resetting = false
@@ -83,7 +83,7 @@ func (c *Machine) StreamReset(a Action, err error) {
 	}
 }
 
-// Recovered is the answer to Recover.
+// Recovered takes the result of Recover.
 func (c *Machine) Recovered(d *DCI, err error) {
 	d.recoveries++
 	for s := range d.streams {

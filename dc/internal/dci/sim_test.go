@@ -32,7 +32,7 @@ type hwPeer struct {
 
 // hwDevice is the model of a device with DCIs: requests of one stream are
 // carried out in order, those of different streams whenever they are. A stream
-// whose request failed flushes what is behind it; a DCI with too many such
+// with a failed request flushes what is behind it; a DCI with too many such
 // streams flushes everything.
 type hwDevice struct {
 	w       *world
@@ -40,7 +40,7 @@ type hwDevice struct {
 	dcis    []hwDCI
 	errored int  // streams in error before the DCI is
 	mortal  bool // DCIs may be beyond recovery
-	aborts  bool // somebody gives up requests that the device has
+	aborts  bool // requests that the device has are given up
 	all     []*hwJob
 	peers   map[*Peer]*hwPeer
 }
@@ -95,7 +95,7 @@ func (v *hwDevice) cancel(p *hwPeer, k int) {
 	v.settle()
 }
 
-// abort: nobody waits for what the device has of a peer.
+// abort: the requests of a peer that the device has are not waited for.
 func (v *hwDevice) abort(p *hwPeer) {
 	v.aborts = true
 	before := len(v.core.Actions)

@@ -7,8 +7,8 @@ import (
 	"github.com/goverbs/goverbs/dc/internal/wire"
 )
 
-// turn tells whether a free responder context is for this initiator context:
-// those that were answered busy come first, in order.
+// turn reports whether a free responder context is for this initiator context:
+// those that got a busy reply come first, in order.
 func (c *Target) turn(key contextKey, from wire.ControlAddress, now time.Duration) bool {
 	c.waiters = slices.DeleteFunc(c.waiters, func(w waiter) bool { return w.until <= now })
 	for i, w := range c.waiters {
@@ -26,7 +26,7 @@ func (c *Target) turn(key contextKey, from wire.ControlAddress, now time.Duratio
 // maxWaiters bounds what initiators can make the target remember.
 const maxWaiters = 1024
 
-// wait answers busy, and asks those that have had responder contexts for longest
+// wait replies busy, and asks those that have had responder contexts for longest
 // for as many as are waited for.
 func (c *Target) wait(key contextKey, m *wire.Message, now time.Duration) {
 	if c.forgotten(now) { // before Tick

@@ -31,7 +31,7 @@ func (c *Initiator) connect(x *Context, p *Peer, now time.Duration) {
 	}
 }
 
-// begin begins a connect: nobody knows of earlier attempts.
+// begin begins a connect: earlier attempts are unknown to the target.
 func (c *Initiator) begin(x *Context, now time.Duration) {
 	x.attempts++
 	x.unanswered = 0
@@ -42,14 +42,14 @@ func (c *Initiator) begin(x *Context, now time.Duration) {
 	c.sendConnect(x)
 }
 
-// sendConnect also says which kept session the new one replaces.
+// sendConnect sends a connect packet, which also names the kept session that the new one replaces.
 func (c *Initiator) sendConnect(x *Context) {
 	p := x.peer
 	c.send(p.at, wire.Message{Kind: wire.Connect, Epoch: p.epoch, Context: uint32(x.Index), Attempt: x.Session.Attempt,
 		Peer: p.Number, PSN: x.Session.PSN, Session: p.kept.ID})
 }
 
-// timeout is how long a control message waits for its answer, before it is sent again.
+// timeout returns how long a control message waits for its reply, before it is sent again.
 func (c *Initiator) timeout() time.Duration {
 	return min(max(c.Retransmit, c.rtt+4*c.rttVar), c.longestPause())
 }
@@ -69,8 +69,8 @@ func (c *Initiator) measure(d time.Duration) {
 	c.rtt += (d - c.rtt) / 8
 }
 
-// silent: a connect packet has had no answer in time. If others wait for the context, a
-// target that does not answer the repetition either leaves it to them.
+// silent handles a connect packet without a reply in time. If others wait for the context, a
+// target that does not reply to the repetition either leaves it to them.
 func (c *Initiator) silent(x *Context, now time.Duration) {
 	p := x.peer
 	switch {
@@ -92,7 +92,7 @@ func (c *Initiator) silent(x *Context, now time.Duration) {
 	c.search(p, x.unanswered)
 }
 
-// giveWay makes a target that does not answer leave its context.
+// giveWay makes a target that does not reply leave its context.
 func (c *Initiator) giveWay(x *Context, now time.Duration) {
 	p := x.peer
 	c.Stats.GaveWay++
@@ -108,7 +108,7 @@ func (c *Initiator) giveWay(x *Context, now time.Duration) {
 	c.vacant(x, now)
 }
 
-// try notes when the first of the connects and probes without an answer was sent.
+// try notes when the first of the connects and probes without a reply was sent.
 func (p *Peer) try(now time.Duration) {
 	if p.firstTry == 0 {
 		p.firstTry, p.probePause = max(now, 1), 0
@@ -159,13 +159,13 @@ func (c *Initiator) fail(p *Peer, err error, now time.Duration) {
 	c.do(Action{Kind: ActFail, Peer: p, Err: err})
 }
 
-// searchAfter is how many messages must stay unanswered before the target's
+// searchAfter is how many messages must stay without a reply before the target's
 // service is asked: one is easily lost.
 const searchAfter = 2
 
-// search asks where a target is that does not answer, if it has a service that
-// knows. There is one question at a time; unless it helps, the next packet that
-// stays unanswered brings another.
+// search asks where a target is that does not reply, if it has a service that
+// knows. There is one question at a time; unless it helps, the next packet without
+// a reply brings another.
 func (c *Initiator) search(p *Peer, unanswered int) {
 	if unanswered >= searchAfter && p.service && !p.asking {
 		p.asking = true
@@ -174,7 +174,7 @@ func (c *Initiator) search(p *Peer, unanswered int) {
 	}
 }
 
-// Found: the service of a target has answered, or not.
+// Found takes the reply of a target's service, or the error of asking it.
 func (c *Initiator) Found(p *Peer, at wire.ControlAddress, err error, now time.Duration) {
 	defer c.dispatch(now)
 	p.asking = false
@@ -196,7 +196,7 @@ func (c *Initiator) Found(p *Peer, at wire.ControlAddress, err error, now time.D
 	}
 }
 
-// Joined: the queue pair of the context is connected, or could not be.
+// Joined takes the result of connecting the queue pair of the context.
 func (c *Initiator) Joined(x *Context, err error, now time.Duration) {
 	defer c.dispatch(now)
 	p := x.peer

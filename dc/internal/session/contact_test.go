@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/dc/internal/wire"
 )
 
-// TestFirstContact: a target that nobody has heard of is asked whether it is there before
-// it gets a context, so that those that do not answer hold none.
+// TestFirstContact: a target that was never heard of is asked whether it is there before
+// it gets a context, so that those that do not reply hold none.
 func TestFirstContact(t *testing.T) {
 	b := newBench(t, 2, nil)
 	for n := range uint32(40) {
@@ -61,8 +61,8 @@ func TestRecallOfUnknown(t *testing.T) {
 	require.EqualValues(t, 33, as[0].Message.Session)
 }
 
-// TestBusyAfterRepetition: a copy of the connect packet may be served after the first
-// one was answered busy, so it is taken back.
+// TestBusyAfterRepetition: a copy of the connect packet may be served after the busy
+// reply to the first one, so it is taken back.
 func TestBusyAfterRepetition(t *testing.T) {
 	b := newBench(t, 1, nil)
 	p := b.peer(1)
@@ -82,7 +82,7 @@ func TestBusyAfterRepetition(t *testing.T) {
 	require.Equal(t, []any{wire.Detach}, busy())
 }
 
-// TestGivesWayUnwanted: a silent target that nobody wants any more when others want its
+// TestGivesWayUnwanted: a silent target that is not wanted any more when others want its
 // context waits for nothing, so that it can be removed.
 func TestGivesWayUnwanted(t *testing.T) {
 	b := newBench(t, 1, nil)

@@ -11,7 +11,7 @@ import (
 
 // TestDamagedWhileConnecting: a connect packet names the session that it replaces. The
 // target may have given that one's responder context away when the connect comes to
-// nothing because the queue pair cannot be reset, so nobody takes it up again. (Seed
+// nothing because the queue pair cannot be reset, so the session is not taken up again. (Seed
 // 11104 of the simulation found requests of such a session at another one.)
 func TestDamagedWhileConnecting(t *testing.T) {
 	b := newBench(t, 2, nil)

@@ -40,13 +40,13 @@ func (o *endings) add(key contextKey, attempt uint32, refused bool, now, lease t
 	o.ended[key] = ending{attempt, now + min(lease, lateConnect), refused}
 }
 
-// refused tells whether a connect packet is a copy of one that was refused.
+// refused reports whether a connect packet is a copy of one that was refused.
 func (o *endings) refused(key contextKey, attempt uint32) bool {
 	e, ok := o.ended[key]
 	return ok && e.refused && e.attempt == attempt
 }
 
-// late tells whether a connect packet is of a session that is over.
+// late reports whether a connect packet is of a session that is over.
 func (o *endings) late(key contextKey, attempt uint32) bool {
 	e, ok := o.ended[key]
 	return ok && int32(attempt-e.attempt) <= 0

@@ -63,8 +63,8 @@ func (f *flood) packet() {
 	f.target.settle()
 }
 
-// TestFlood: strangers and those who repeat what they hear, 10,000 packets a second,
-// get no answer, change nothing and cost no memory. Those who have the key are served
+// TestFlood: strangers and replays of what was overheard, 10,000 packets a second,
+// get no reply, change nothing and cost no memory. Initiators with the key are served
 // meanwhile.
 func TestFlood(t *testing.T) {
 	const rate = 10_000

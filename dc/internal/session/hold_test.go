@@ -9,9 +9,9 @@ import (
 	"github.com/goverbs/goverbs/dc/internal/wire"
 )
 
-// TestIdleStays: a session without requests is not given up because somebody waits who
+// TestIdleStays: a session without requests is not given up for a target that
 // counts on another context; one with requests is when it has had its turn, and Next
-// tells of that again.
+// returns that time again.
 func TestIdleStays(t *testing.T) {
 	b := newBench(t, 2, nil)
 	p, q, r := b.peer(1), b.peer(2), b.peer(3)
@@ -35,9 +35,9 @@ func TestIdleStays(t *testing.T) {
 	require.Same(t, y, r.ctx)
 }
 
-// TestWaitsForReset: who waits for the context of its session goes elsewhere when that
-// makes no progress for a while, and not because it is being reset, its target having
-// been busy.
+// TestWaitsForReset: a target that waits for the context of its session goes elsewhere when
+// that makes no progress for a while, and not because it is being reset after a busy reply
+// of its target.
 func TestWaitsForReset(t *testing.T) {
 	b := newBench(t, 1, nil)
 	p, q := b.peer(1), b.peer(2)

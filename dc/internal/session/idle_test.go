@@ -7,7 +7,7 @@ import (
 )
 
 // TestNothingToDo: a context that has been connected to a target which needs it no more,
-// or not yet, serves who waits.
+// or not yet, serves one that waits.
 func TestNothingToDo(t *testing.T) {
 	for name, begin := range map[string]func(b *bench, p *Peer){
 		"a session was asked for": func(b *bench, p *Peer) { b.Enqueue(p, 0, b.now) },

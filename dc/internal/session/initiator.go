@@ -12,7 +12,7 @@ type contextState uint8
 const (
 	free       contextState = iota
 	connecting              // connect packet sent
-	joining                 // answered; the queue pair is being connected
+	joining                 // the reply has come; the queue pair is being connected
 	attached
 	draining  // attached, but takes no more requests
 	aborting  // failed; waits until everything in it is flushed
@@ -27,12 +27,12 @@ type Context struct {
 	Session Session
 
 	state contextState
-	// dirty: the queue pair is still connected to the last target, whose session is
-	// kept.
+	// dirty: the queue pair is still connected to the last target, with a session
+	// that is kept.
 	dirty bool
 	// resetting: it is being made ready while the connect packet is under way.
 	resetting bool
-	// stuck: its target has not answered for a while, so that it may be dead.
+	// stuck: its target has not replied for a while, so that it may be dead.
 	stuck    bool
 	recalled bool // the target asked for the responder context
 	broken   bool
@@ -41,7 +41,7 @@ type Context struct {
 
 	peer        *Peer
 	yielded     *Peer         // has just had its turn
-	line        line          // of targets whose session is this context's
+	line        line          // of targets with a session of this context
 	done        uint32        // requests completed
 	seen        uint32        // of those when that was looked at last
 	looked      time.Duration // when
@@ -59,21 +59,21 @@ type Context struct {
 	pause       time.Duration // until the next retransmission
 }
 
-// Peer is the target that the context serves, or nil.
+// Peer returns the target that the context serves, or nil.
 func (x *Context) Peer() *Peer { return x.peer }
 
-// Attached tells whether the context takes requests.
+// Attached reports whether the context takes requests.
 func (x *Context) Attached() bool { return x.state == attached }
 
-// Live tells whether the context has a session.
+// Live reports whether the context has a session.
 func (x *Context) Live() bool {
 	return x.state == attached || x.state == draining || x.state == aborting
 }
 
-// Outstanding is how many requests of it have not completed.
+// Outstanding returns how many requests of it have not completed.
 func (x *Context) Outstanding() int { return x.outstanding }
 
-// disconnect is a Detach that was not yet answered.
+// disconnect is a Detach without a reply so far.
 type disconnect struct {
 	m     wire.Message
 	to    wire.ControlAddress
@@ -97,7 +97,7 @@ const (
 )
 
 // Action is what the driver is asked for. ActAbort, ActReady, ActFail and ActLost
-// must be carried out before anything else is told to the machine.
+// must be carried out before the next call of the machine.
 type Action struct {
 	Kind ActionKind
 	// Again: with ActJoin, the queue pair has to leave another target before; with
@@ -114,7 +114,7 @@ type Action struct {
 type Limits struct {
 	Quota          int           // requests that a context posts while others wait
 	Hold           time.Duration // the same in time
-	MaxWait        time.Duration // after which who waits comes before larger backlogs
+	MaxWait        time.Duration // after which a waiting target comes before larger backlogs
 	Retransmit     time.Duration // least pause before a control message is repeated
 	ConnectTimeout time.Duration
 	Keep           bool          // sessions are kept when their context leaves the target, and not closed
@@ -163,16 +163,16 @@ type Initiator struct {
 	kept        int
 	waiting     int
 	resets      int           // contexts in state resetting
-	lined       bool          // somebody has begun to wait: dispatch looks
+	lined       bool          // a target has begun to wait: dispatch looks
 	told        time.Duration // what Next has said
 	usable      int           // contexts that are not damaged
 
-	gone map[uint32]keyedAddress // of who had a number before
+	gone map[uint32]keyedAddress // of removed peers, by their numbers
 
-	rtt, rttVar time.Duration // of control messages and their answers
+	rtt, rttVar time.Duration // of control messages and their replies
 }
 
-// NewInitiator makes a machine; id tells it from all others.
+// NewInitiator makes a machine; id distinguishes it from all others.
 func NewInitiator(id uint64, contexts int, l Limits, random func() uint32) *Initiator {
 	c := &Initiator{Limits: l, ID: id, Contexts: make([]Context, contexts), random: random, usable: contexts, gone: make(map[uint32]keyedAddress)}
 	for i := range c.Contexts {
@@ -184,7 +184,7 @@ func NewInitiator(id uint64, contexts int, l Limits, random func() uint32) *Init
 
 func (c *Initiator) do(a Action) { c.Actions = append(c.Actions, a) }
 
-// send sends a message to the target whose number is in it.
+// send sends a message to the target that m.Peer numbers.
 func (c *Initiator) send(to wire.ControlAddress, m wire.Message) {
 	m.Sender, m.Key = c.ID, c.keys[m.Peer]
 	c.do(Action{Kind: ActSend, To: to, Message: m})
@@ -198,7 +198,7 @@ type keyedAddress struct {
 
 func (c *Initiator) address(p *Peer) keyedAddress { return keyedAddress{p.at, c.keys[p.Number]} }
 
-// Counted are the statistics so far.
+// Counted returns the statistics so far.
 func (c *Initiator) Counted() Stats {
 	s := c.Stats
 	for k := range c.Contexts {
@@ -210,8 +210,8 @@ func (c *Initiator) Counted() Stats {
 	return s
 }
 
-// Admit tells whether a request may be posted at once; if so the caller posts it
-// and calls Posted. If not, the caller keeps it and calls Enqueue.
+// Admit returns the context in which a request may be posted at once; the caller posts it
+// and calls Posted. If there is none, the caller keeps it and calls Enqueue.
 func (c *Initiator) Admit(p *Peer) *Context {
 	if x := p.ctx; x != nil && x.state == attached && p.pending == 0 {
 		return x
@@ -236,7 +236,7 @@ func (c *Initiator) Posted(x *Context, n, packets int) {
 	}
 }
 
-// Allow is how many of n requests may be posted to a context that has place for
+// Allow returns how many of n requests may be posted to a context that has place for
 // so many.
 func (c *Initiator) Allow(x *Context, n, place int) int {
 	if x.state != attached {
@@ -315,7 +315,7 @@ func (c *Initiator) Withdraw(p *Peer, n int, attach bool) {
 	}
 }
 
-// Completed counts n requests of the context that have completed; failed tells
+// Completed counts n requests of the context that have completed; failed says
 // that the queue pair is in error.
 func (c *Initiator) Completed(x *Context, n int, failed bool, now time.Duration) {
 	if c.Done(x, n, failed) {
@@ -323,7 +323,7 @@ func (c *Initiator) Completed(x *Context, n int, failed bool, now time.Duration)
 	}
 }
 
-// Done is Completed for who does not know the time: if it answers true, Settle
+// Done is Completed for callers that do not know the time: if it returns true, Settle
 // must follow.
 func (c *Initiator) Done(x *Context, n int, failed bool) bool {
 	x.outstanding -= n

@@ -44,9 +44,9 @@ func TestNothingSentNothingLate(t *testing.T) {
 	require.EqualValues(t, 1, b.Stats.Resumes)
 }
 
-// TestTimeout follows the answers to connect packets that were sent once, and to probes,
-// which tell when they were sent. The answer to a connect packet that was sent again may
-// be to any copy.
+// TestTimeout follows the replies to connect packets that were sent once, and to probes,
+// which hold the time at which they were sent. The reply to a connect packet that was sent
+// again may be to any copy.
 func TestTimeout(t *testing.T) {
 	b := newBench(t, 1, nil)
 	connect := func(n uint32, delay time.Duration) {
@@ -91,7 +91,7 @@ func TestTimeout(t *testing.T) {
 	require.Equal(t, b.ConnectTimeout/8, b.timeout(), "several are sent before a target is given up")
 }
 
-// TestCopiesEnough: however long answers have taken, a target is sent several packets
+// TestCopiesEnough: however long replies have taken, a target is sent several packets
 // before it is given up, since some of them may be lost.
 func TestCopiesEnough(t *testing.T) {
 	for _, rtt := range []time.Duration{time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond} {
@@ -114,9 +114,9 @@ func TestCopiesEnough(t *testing.T) {
 	}
 }
 
-// TestSlowNetwork: where answers take a multiple of the first timeout, connects are
-// answered rather than given up. There is one context for six targets of two hosts, which
-// all have requests.
+// TestSlowNetwork: where replies take a multiple of the first timeout, connects get
+// replies rather than being given up. There is one context for six targets of two hosts,
+// which all have requests.
 func TestSlowNetwork(t *testing.T) {
 	for _, keep := range []bool{true, false} {
 		w := &world{rng: rand.New(rand.NewPCG(1, 1)), sessions: map[uint64]bool{}, lease: time.Minute, spread: 20 * time.Millisecond}
@@ -142,8 +142,8 @@ func TestSlowNetwork(t *testing.T) {
 	}
 }
 
-// TestAnswerToProbe: a target that gave way and answers a probe waits for a context like
-// others, and no longer for answers.
+// TestAnswerToProbe: a target that gave way and replies to a probe waits for a context like
+// others, and no longer for replies.
 func TestAnswerToProbe(t *testing.T) {
 	b := newBench(t, 1, nil)
 	p, other := b.peer(1), b.peer(2)

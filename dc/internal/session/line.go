@@ -6,7 +6,7 @@ import (
 )
 
 // line is targets that wait for a context: the most urgent one is served first, and
-// whoever has waited for too long before that. All its operations take the same time,
+// those that have waited for too long before that. All its operations take the same time,
 // however many wait.
 type line struct {
 	n              int
@@ -23,7 +23,7 @@ func classOf(backlog int32) uint8 { return uint8(min(max(backlog, 0), classes-1)
 func (l *line) empty() bool { return l.oldest == nil }
 
 // add puts a target into the line. It may have begun to wait earlier than others
-// who are there.
+// in it.
 func (l *line) add(p *Peer) {
 	before := l.newest
 	for before != nil && before.since > p.since {
@@ -101,7 +101,7 @@ func (l *line) changed(p *Peer) {
 	}
 }
 
-// next is who is served first, of this line and another one.
+// next returns the target to serve first, of this line and another one.
 func (l *line) next(other *line, now, maxWait time.Duration) *Peer {
 	a, b := l.first(now, maxWait), other.first(now, maxWait)
 	switch {
@@ -145,7 +145,7 @@ func (l *line) first(now, maxWait time.Duration) *Peer {
 	return best
 }
 
-// urgency is how much is gained by serving a target now. To serve larger backlogs takes
+// urgency returns how much is gained by serving a target now. To serve larger backlogs takes
 // fewer turns, but only to serve the largest ones makes small ones come too late, one
 // request at a time: when all have to wait for about as long as they may, that order is
 // none any more. So the time counts too, and the backlog to the third power; in

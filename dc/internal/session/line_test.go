@@ -71,7 +71,7 @@ func TestLine(t *testing.T) {
 }
 
 // bestOf is the one that has waited longest if that is too long, and the most urgent
-// one otherwise of those who came first into their classes.
+// one otherwise of those that came first into their classes.
 func bestOf(lines [2][]*Peer, now, maxWait time.Duration, entered map[*Peer]int) (best *Peer) {
 	for _, all := range lines {
 		for _, p := range all {
@@ -106,7 +106,7 @@ func TestUrgency(t *testing.T) {
 	require.Positive(t, (&Peer{class: classes - 1}).urgency(30*24*time.Hour, 30*24*time.Hour), "no overflow")
 }
 
-// firstOf is who of a class came into it first.
+// firstOf returns the target of a class that came into it first.
 func firstOf(all []*Peer, like *Peer, entered map[*Peer]int) *Peer {
 	first := like
 	for _, p := range all {
@@ -143,7 +143,7 @@ func TestTimers(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsInAnotherLine for too long: a target whose session is with a context
+// TestNobodyWaitsInAnotherLine for too long: a target with a session of a context
 // that has many of them is served by another one, before those that came later.
 func TestNobodyWaitsInAnotherLine(t *testing.T) {
 	b := newBench(t, 2, nil)

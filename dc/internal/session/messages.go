@@ -39,7 +39,7 @@ func (c *Initiator) Received(m *wire.Message, now time.Duration) {
 	}
 }
 
-// parted: a Detach was answered.
+// parted takes the reply to a Detach.
 func (c *Initiator) parted(m *wire.Message) {
 	c.disconnects = slices.DeleteFunc(c.disconnects, func(d disconnect) bool {
 		return d.m.Peer == m.Peer && d.m.Context == m.Context && d.m.Attempt == m.Attempt && d.m.Session == m.Session
@@ -48,7 +48,7 @@ func (c *Initiator) parted(m *wire.Message) {
 
 // removed takes a message from a target that is no longer known, though another one may
 // have its number: at most a session to be closed. What closes it has the target's key, so
-// it is for nobody else.
+// no other target accepts it.
 func (c *Initiator) removed(m *wire.Message, now time.Duration) {
 	p, known := c.gone[m.Peer]
 	if !known || m.From.GID != p.at.GID || m.From.QPN != p.at.QPN {
@@ -82,21 +82,21 @@ func (c *Initiator) attached(x *Context, p *Peer, current bool, m *wire.Message,
 		}
 	case current && m.Session == x.Session.ID, p.kept.ID == m.Session: // a copy
 	default:
-		// The answer to what nobody waits for any more.
+		// A reply that is not waited for any more.
 		c.Stats.Stale++
 		c.decline(m, c.address(p), now)
 	}
 }
 
-// decline closes a session that nobody wants any more.
+// decline closes a session that is not wanted any more.
 func (c *Initiator) decline(m *wire.Message, to keyedAddress, now time.Duration) {
 	if !slices.ContainsFunc(c.disconnects, func(d disconnect) bool { return d.m.Session == m.Session && d.m.Peer == m.Peer }) {
 		c.part(to, wire.Message{Kind: wire.Detach, Epoch: m.Epoch, Session: m.Session, Context: m.Context, Attempt: m.Attempt, Peer: m.Peer}, now)
 	}
 }
 
-// confirmed: the target has seen a keep-alive and sends back when that was sent.
-// The session may be kept meanwhile. Without a session it is the answer to a
+// confirmed takes the reply to a keep-alive, which holds the time when that was sent.
+// The session may be kept meanwhile. Without a session it is the reply to a
 // probe.
 func (c *Initiator) confirmed(x *Context, p *Peer, current bool, m *wire.Message, now time.Duration) {
 	age := milliseconds(now) - m.Wait // of a clock that wraps
@@ -136,7 +136,7 @@ func (c *Initiator) busy(x *Context, p *Peer, current bool, m *wire.Message, now
 		return
 	}
 	if wait == 0 {
-		return // a copy; the connect under way will be answered
+		return // a copy; a reply to the connect under way will come
 	}
 	c.Stats.Busy++
 	c.forget(p)
@@ -175,7 +175,7 @@ func (c *Initiator) refused(x *Context, p *Peer, current bool, m *wire.Message, 
 	}
 }
 
-// recall: others wait for the responder context of a session.
+// recall takes a message that others wait for the responder context of a session.
 func (c *Initiator) recall(x *Context, p *Peer, current bool, m *wire.Message, now time.Duration) {
 	switch {
 	case m.Session == 0:

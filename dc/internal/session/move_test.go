@@ -9,9 +9,9 @@ import (
 	"github.com/goverbs/goverbs/dc/internal/wire"
 )
 
-// TestMoved: a context whose queue pair names a place that the local address has left is
-// connected anew before its next request, and not before its last one has ended. Sessions
-// that are kept stay so.
+// TestMoved: a queue pair that names a place that the local address has left is
+// connected anew before its context's next request, and not before its last one has ended.
+// Sessions that are kept stay so.
 func TestMoved(t *testing.T) {
 	b := newBench(t, 3, nil)
 	idle, busy, late := b.peer(7), b.peer(8), b.peer(9)

@@ -24,7 +24,7 @@ type Peer struct {
 
 	wanted  bool // a session is asked for, whether there are requests or not
 	asking  bool // the service is asked where the target is
-	alive   bool // it has answered something since it left a connect without an answer
+	alive   bool // it has replied to something since it left a connect without a reply
 	service bool // there is a service that can be asked
 	rest    rest
 	class   uint8 // of its backlog, in line
@@ -75,21 +75,21 @@ func (c *Initiator) AddPeer(a PeerAddress) *Peer {
 	return p
 }
 
-// Knows tells whether a peer is one of this initiator's, and not removed.
+// Knows reports whether a peer is one of this initiator's, and not removed.
 func (c *Initiator) Knows(p *Peer) bool {
 	return p != nil && int(p.Number) < len(c.peers) && c.peers[p.Number] == p
 }
 
-// Pending is how many requests wait for the target.
+// Pending returns how many requests wait for the target.
 func (p *Peer) Pending() int { return int(p.pending) }
 
-// Context is the context that serves the target, or is about to.
+// Context returns the context that serves the target, or is about to.
 func (p *Peer) Context() *Context { return p.ctx }
 
-// Waiting tells whether the target waits for a context.
+// Waiting reports whether the target waits for a context.
 func (p *Peer) Waiting() bool { return p.rest != nowhere }
 
-// Remove parts with a target that has no requests, or answers false.
+// Remove parts with a target that has no requests, or returns false.
 func (c *Initiator) Remove(p *Peer, now time.Duration) bool {
 	if !c.dismiss(p, false, now) {
 		return false
@@ -100,7 +100,7 @@ func (c *Initiator) Remove(p *Peer, now time.Duration) bool {
 	return true
 }
 
-// Dismiss leaves a target, or answers false if there is something under way.
+// Dismiss leaves a target, or returns false if there is something under way.
 func (c *Initiator) Dismiss(p *Peer, now time.Duration) bool { return c.dismiss(p, c.Keep, now) }
 
 func (c *Initiator) dismiss(p *Peer, keep bool, now time.Duration) bool {
@@ -143,7 +143,7 @@ func (c *Initiator) forget(p *Peer) {
 	p.kept = Session{}
 }
 
-// peerNumber is a number for a new target, and has a place for it: one that was
+// peerNumber returns a number for a new target, and has a place for it: one that was
 // given up, unless its last owner still has to be disconnected.
 func (c *Initiator) peerNumber() uint32 {
 	for i, n := range c.spare {

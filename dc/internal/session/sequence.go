@@ -13,7 +13,7 @@ import (
 // that is taken up again goes back to its own numbers. That is safe unless late
 // packets of another session may come from the same host.
 
-// firstPSN is the number of a new session's first packet: behind all that the
+// firstPSN returns the number of a new session's first packet: behind all that the
 // queue pair has sent, and not easily guessed.
 func (c *Initiator) firstPSN(x *Context) uint32 {
 	x.psn = (x.psn + 1 + c.random()%128) & 0xffffff
@@ -21,7 +21,7 @@ func (c *Initiator) firstPSN(x *Context) uint32 {
 }
 
 // number gives the next packets of a session their numbers. It notes at each post which
-// ones were used: at the end of a session with more than half of all, nobody could tell.
+// ones were used: after a session with more than half of all, that could not be found out.
 func (x *Context) number(packets int) {
 	x.Session.PSN = (x.Session.PSN + uint32(packets)) & 0xffffff
 	if int32((x.Session.PSN-x.psn)<<8) > 0 {
@@ -41,7 +41,7 @@ type departure struct {
 	until   time.Duration
 }
 
-// add notes that packets to a target, and their answers, may be under way for timeWait.
+// add notes that packets to a target, and its replies, may be under way for timeWait.
 func (d *departures) add(p *Peer, now, timeWait time.Duration) {
 	if d.hosts == nil {
 		d.hosts = make(map[wire.GID]departure)
@@ -59,7 +59,7 @@ func (d *departures) add(p *Peer, now, timeWait time.Duration) {
 	d.hosts[p.at.GID] = departure{p, several, now + timeWait}
 }
 
-// recent tells whether late packets of another target on the same host may come.
+// recent reports whether late packets of another target on the same host may come.
 func (d *departures) recent(p *Peer, now time.Duration) bool {
 	e, known := d.hosts[p.at.GID]
 	return known && now < e.until && (e.several || e.from != p)

@@ -14,7 +14,7 @@ import (
 func (c *Initiator) queue(p *Peer, now time.Duration) {
 	others := c.lined
 	c.wait(p, now, now)
-	c.lined = others // who may serve it is asked here
+	c.lined = others // dispatch need not look: queue does
 	x := c.home(p, now)
 	if x == nil {
 		c.schedule(now)
@@ -38,7 +38,7 @@ func (c *Initiator) wait(p *Peer, since, now time.Duration) {
 	l.add(p)
 }
 
-// home is the context for which a target has to wait.
+// home returns the context for which a target has to wait, or nil if any will do.
 func (c *Initiator) home(p *Peer, now time.Duration) *Context {
 	if p.kept.ID == 0 || now > p.kept.usable() {
 		return nil
@@ -64,15 +64,15 @@ func (c *Initiator) unrest(p *Peer) {
 	p.rest = nowhere
 }
 
-// wanted tells whether somebody waits for the context.
+// wanted reports whether a target waits for the context.
 func (c *Initiator) wanted(x *Context) bool { return !x.line.empty() || !c.general.empty() }
 
-// empty tells whether nothing needs the context.
+// empty reports whether nothing needs the context.
 func (x *Context) empty() bool {
 	return x.state == free || x.state == attached && x.outstanding == 0 && x.peer.pending == 0
 }
 
-// dispatch serves those who have begun to wait while something else was done,
+// dispatch serves the targets that have begun to wait while something else was done,
 // perhaps for a context that is empty.
 func (c *Initiator) dispatch(now time.Duration) {
 	for c.lined {
@@ -98,7 +98,7 @@ func (c *Initiator) schedule(now time.Duration) {
 	}
 }
 
-// anyEmpty is an empty context, if there is one: one that is ready, or else the
+// anyEmpty returns an empty context, or nil: one that is ready, or else the
 // least recently used.
 func (c *Initiator) anyEmpty() *Context {
 	var best *Context
@@ -115,7 +115,7 @@ func (c *Initiator) anyEmpty() *Context {
 	return best
 }
 
-// serve gives an empty context to who comes first, and tells whether it did.
+// serve gives an empty context to the target that comes first, and reports whether it did.
 func (c *Initiator) serve(x *Context, now time.Duration) bool {
 	if !c.wanted(x) {
 		return false
@@ -139,9 +139,9 @@ func (c *Initiator) serve(x *Context, now time.Duration) bool {
 	return true
 }
 
-// first is who is served first by a context. A target that has had its turn lets
-// one other go in front, whatever its backlog. Before one that has not waited for too
-// long comes whoever has, in the line of another context.
+// first returns the target that a context serves first. A target that has had its turn lets
+// one other go in front, whatever its backlog. A target that has waited for too long, in the
+// line of another context, comes before one that has not.
 func (c *Initiator) first(x *Context, now time.Duration) *Peer {
 	p, had := x.line.next(&c.general, now, c.MaxWait), x.yielded
 	x.yielded = nil
@@ -225,12 +225,12 @@ func (c *Initiator) reset(x *Context, now time.Duration) {
 	c.do(Action{Kind: ActReset, Context: x})
 }
 
-// disconnect tells a target that a session is over, until it answers.
+// disconnect tells a target that a session is over, until it replies.
 func (c *Initiator) disconnect(p *Peer, s *Session, why wire.Reason, now time.Duration) {
 	c.part(c.address(p), wire.Message{Kind: wire.Detach, Reason: why, Session: s.ID, Context: uint32(s.Context), Attempt: s.Attempt, Peer: p.Number, Epoch: p.epoch}, now)
 }
 
-// part sends what ends a session until it is answered, with the key that the target has:
+// part sends what ends a session until a reply comes, with the key that the target has:
 // its number may be another one's then.
 func (c *Initiator) part(to keyedAddress, m wire.Message, now time.Duration) {
 	m.Sender, m.Key = c.ID, to.key
@@ -268,7 +268,7 @@ func (c *Initiator) postpone(p *Peer, at time.Duration) {
 	c.Retime = true
 }
 
-// lose drops the session that is kept for a target; that then waits for whichever
+// lose drops the session that is kept for a target; that then waits for any
 // context.
 func (c *Initiator) lose(p *Peer, now time.Duration) {
 	c.forget(p)
@@ -279,12 +279,12 @@ func (c *Initiator) lose(p *Peer, now time.Duration) {
 	}
 }
 
-// ResetDone: the queue pair can be connected again, or not.
+// ResetDone takes the result of a reset: the queue pair can be connected again, or not.
 func (c *Initiator) ResetDone(x *Context, err error, now time.Duration) {
 	defer c.dispatch(now)
 	if x.state == resetting {
 		c.resets--
-		c.lined = true // perhaps it serves another one than who counts on it
+		c.lined = true // perhaps it serves another target than the one that counts on it
 	}
 	if err != nil {
 		c.damaged(x, now)
@@ -304,7 +304,7 @@ func (c *Initiator) ResetDone(x *Context, err error, now time.Duration) {
 	}
 }
 
-// damaged puts aside a context whose queue pair could not be made ready, until it
+// damaged puts aside a context with a queue pair that could not be made ready, until it
 // is tried again.
 func (c *Initiator) damaged(x *Context, now time.Duration) {
 	if x.state != damaged {
@@ -349,7 +349,7 @@ const (
 	lastRepair = 3
 )
 
-// hopeless tells whether all contexts have failed again and again.
+// hopeless reports whether all contexts have failed again and again.
 func (c *Initiator) hopeless() bool {
 	for i := range c.Contexts {
 		if x := &c.Contexts[i]; x.state != damaged || x.failures < lastRepair {

@@ -42,13 +42,13 @@ type Session struct {
 	heard   time.Duration // when the last sign of life was sent that has come there
 }
 
-// usable is how long after heard a kept session may be taken up again: the target
+// usable returns until when a kept session may be taken up again: the target
 // keeps it for the whole lease, and the rest of it is for the next keep-alive.
 func (s *Session) usable() time.Duration { return s.heard + s.lease()/2 }
 
 func (s *Session) lease() time.Duration { return time.Duration(s.Lease) * time.Millisecond }
 
-// nextKeepAlive is when the target should hear again of a session in use: after
+// nextKeepAlive returns when the target should hear again of a session in use: after
 // an eighth to three eighths of the lease, by its id, so that sessions made
 // together do not all ask at the same time.
 func (s *Session) nextKeepAlive() time.Duration {

@@ -17,7 +17,7 @@ func (b *bench) said(p *Peer, m wire.Message) []any {
 	return kindsOf(b.taken())
 }
 
-// TestAliveTells when the keep-alive was sent that it answers: never an earlier time
+// TestAliveTells when the keep-alive was sent to which it replies: never an earlier time
 // than is known, and none out of reach.
 func TestAliveTells(t *testing.T) {
 	b := newBench(t, 1, nil)
@@ -300,8 +300,8 @@ func TestWanted(t *testing.T) {
 	require.True(t, b.Remove(b.peer(9), b.now))
 }
 
-// TestQuotaAfterAll: who has used up its quota and stays, since the others have found
-// another context, has all of it again.
+// TestQuotaAfterAll: a target that has used up its quota and stays, since the others have
+// found another context, has all of it again.
 func TestQuotaAfterAll(t *testing.T) {
 	b := newBench(t, 2, nil)
 	p, other, last := b.peer(1), b.peer(2), b.peer(4)
@@ -319,7 +319,7 @@ func TestQuotaAfterAll(t *testing.T) {
 	require.Equal(t, b.Quota, b.Allow(x, 100, 100))
 }
 
-// TestStuckIsNobodysHome: whoever comes to wait for a context that makes no progress
+// TestStuckIsNobodysHome: a target that comes to wait for a context that makes no progress
 // goes elsewhere at once.
 func TestStuckIsNobodysHome(t *testing.T) {
 	b := newBench(t, 1, nil)
@@ -331,7 +331,7 @@ func TestStuckIsNobodysHome(t *testing.T) {
 	require.Nil(t, b.home(p, b.now))
 }
 
-// TestLostSession: who waits for the context of a session that is over waits for any.
+// TestLostSession: a target that waits for the context of a session that is over waits for any.
 func TestLostSession(t *testing.T) {
 	b := newBench(t, 1, nil)
 	p, q := b.peer(1), b.peer(2)
@@ -344,8 +344,8 @@ func TestLostSession(t *testing.T) {
 	require.True(t, p.line == &b.general)
 }
 
-// TestWhySessionsAreLost: what tells of a lost session says why, unless a request failed,
-// which its driver knows more of; one whose target had no receive is not lost.
+// TestWhySessionsAreLost: the action for a lost session says why, unless a request failed,
+// of which its driver knows more; one without a receive at the target is not lost.
 func TestWhySessionsAreLost(t *testing.T) {
 	lost := func(end func(b *bench, p *Peer, x *Context)) (out []error) {
 		b := newBench(t, 1, nil)

@@ -33,13 +33,13 @@ func (w *world) everywhere() (jobs []*job) {
 // home is the address that a job's target was resolved by.
 func (j *job) home() wire.ControlAddress { return j.on.peers[j.to].address.At }
 
-// fits tells whether a target is the one that a job means.
+// fits reports whether a target is the one that a job means.
 func (j *job) fits(t *simTarget) bool {
 	want := j.on.peers[j.to].address.Incarnation
 	return want == 0 || want == t.core.Epoch
 }
 
-// program is a random run; it answers its world and what was wrong.
+// program is a random run; it returns its world and what was wrong.
 func program(seed uint64) (*world, error) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	w := &world{rng: rng, services: map[uint16]*simTarget{}, sessions: map[uint64]bool{}, lease: []time.Duration{400 * time.Millisecond, 20 * time.Second}[rng.IntN(2)],
@@ -137,7 +137,7 @@ func program(seed uint64) (*world, error) {
 		w.Run(w.Now + 6*time.Second) // repaired, at last
 	}
 	var last []*job
-	for range 2 { // the first may meet a session whose target has died
+	for range 2 { // the first may meet a session of a target that has died
 		last = w.everywhere()
 		jobs = append(jobs, last...)
 		w.Run(w.Now + 3*time.Second)

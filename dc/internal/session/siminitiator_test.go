@@ -20,7 +20,7 @@ type job struct {
 	taken    bool // back, while it waited
 }
 
-// attach is somebody who waits for a session.
+// attach is a call that waits for a session.
 type attach struct {
 	to   *Peer
 	over bool
@@ -131,7 +131,7 @@ func (i *simInitiator) attach(p *Peer, patience time.Duration) {
 	})
 }
 
-// joined tells who waits for a session.
+// joined ends the calls that wait for a session.
 func (i *simInitiator) joined(p *Peer) {
 	for _, a := range i.joins {
 		a.over = a.over || a.to == p

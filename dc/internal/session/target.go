@@ -12,7 +12,7 @@ import (
 // TargetIO is what the target's machine has done for it.
 type TargetIO interface {
 	// Attach connects a responder context to the initiator context that m names,
-	// and answers its queue pair number. Release follows an error, too.
+	// and returns its queue pair number. Release follows an error, too.
 	Attach(slot int, session uint64, m *wire.Message) (qpn uint32, err error)
 	// Release ends it. The driver calls Ready when the context can serve again,
 	// not before everything received under the session is accounted for, or when
@@ -21,22 +21,22 @@ type TargetIO interface {
 	Release(slot int, session uint64, clean bool)
 	// Prepare makes what was released ready at once, if that is possible.
 	Prepare()
-	// Repair tries again to make a context ready for which Ready has told an
-	// error, with a queue pair that is new. Then comes Ready.
+	// Repair tries again, with a queue pair that is new, to make a context ready after
+	// an error passed to Ready. Then comes Ready.
 	Repair(slot int)
-	// Moved tells whether the responder context has received anything of its session
-	// since it was asked last.
+	// Moved reports whether the responder context has received anything of its session
+	// since the last call.
 	Moved(slot int) bool
 	Send(to wire.ControlAddress, m *wire.Message)
 }
 
 // TargetLimits of a target.
 type TargetLimits struct {
-	Lease  time.Duration // of a session whose initiator is silent
+	Lease  time.Duration // of a session with a silent initiator
 	Retry  time.Duration // busy initiators come again after this
 	Recall time.Duration // after which a session ends that was asked for and not given back
 	// PacketsCount: what a responder context receives is a sign of life of the
-	// initiator, which need not send keep-alives then. There is somebody to tell
+	// initiator, which need not send keep-alives then. The driver can report it
 	// ([TargetIO.Moved]).
 	PacketsCount bool
 }
@@ -81,7 +81,7 @@ type contextKey struct {
 
 func keyOf(m *wire.Message) contextKey { return contextKey{m.Sender, m.Context, m.Peer} }
 
-// waiter is an initiator context that was answered busy.
+// waiter is an initiator context that got a busy reply.
 type waiter struct {
 	contextKey
 	to    wire.ControlAddress
@@ -109,7 +109,7 @@ type Target struct {
 	contexts map[contextKey]*responder
 	ended    endings
 	waiters  []waiter
-	wanted   time.Duration // when somebody was answered busy last
+	wanted   time.Duration // when a busy reply was sent last
 	nextID   func() uint64
 }
 
@@ -123,14 +123,14 @@ func NewTarget(epoch, key uint64, slots int, l TargetLimits, io TargetIO, nextID
 	return c
 }
 
-// Counted are the statistics so far.
+// Counted returns the statistics so far.
 func (c *Target) Counted() TargetStats {
 	s := c.Stats
 	s.Live = len(c.sessions)
 	return s
 }
 
-// Owner is the initiator that has a session; ok is false if that is over.
+// Owner returns the initiator that has a session; ok is false if that is over.
 func (c *Target) Owner(session uint64) (sender uint64, ok bool) {
 	s := c.sessions[session]
 	if s == nil {
@@ -139,7 +139,7 @@ func (c *Target) Owner(session uint64) (sender uint64, ok bool) {
 	return s.sender, true
 }
 
-// answer begins a message that answers m.
+// answer begins a message that replies to m.
 func (c *Target) answer(k wire.Kind, m *wire.Message) *wire.Message {
 	return &wire.Message{Kind: k, Epoch: c.Epoch, Sender: m.Sender, Context: m.Context, Attempt: m.Attempt, Peer: m.Peer, Session: m.Session}
 }
@@ -159,8 +159,8 @@ func (c *Target) permitted(m *wire.Message) bool {
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }
 
-// Received takes a control message from an initiator. Who does not have the
-// access key gets no answer.
+// Received takes a control message from an initiator. One without the access key
+// gets no reply.
 func (c *Target) Received(m *wire.Message, now time.Duration) {
 	if !c.permitted(m) {
 		c.Stats.Refused++
@@ -191,7 +191,7 @@ func (c *Target) Received(m *wire.Message, now time.Duration) {
 	}
 }
 
-// find is the session that m means, if it is of the same initiator context.
+// find returns the session that m means, if it is of the same initiator context.
 func (c *Target) find(m *wire.Message) *responder {
 	s := c.sessions[m.Session]
 	if s == nil || m.Epoch != c.Epoch || s.sender != m.Sender || s.context != m.Context || s.attempt != m.Attempt {
@@ -217,7 +217,7 @@ func (c *Target) detach(m *wire.Message, now time.Duration) {
 }
 
 // superseded handles what is there of the context that asks for a session, and
-// answers whether that settled the matter.
+// reports whether that settled the matter.
 func (c *Target) superseded(m *wire.Message, now time.Duration) bool {
 	key := keyOf(m)
 	if s := c.contexts[key]; s != nil {
@@ -306,7 +306,7 @@ func (c *Target) end(s *responder, clean bool, now time.Duration) {
 	c.io.Release(s.slot, s.id, clean)
 }
 
-// Ready: a responder context can serve again, or could not be made ready.
+// Ready takes a responder context that can serve again, or could not be made ready.
 func (c *Target) Ready(k int, err error, now time.Duration) {
 	s := &c.slots[k]
 	if err != nil {
@@ -322,7 +322,7 @@ func (c *Target) Ready(k int, err error, now time.Duration) {
 	}
 }
 
-// Next is when Tick should be called.
+// Next returns when Tick should be called.
 func (c *Target) Next() time.Duration {
 	t := Never
 	for i := range c.slots {
@@ -345,19 +345,19 @@ func (c *Target) Next() time.Duration {
 }
 
 // forgetRecall is for how many times the bound on recalled sessions it is remembered that
-// one was recalled when nobody waits. Whoever waits is not always there: an initiator that
+// one was recalled while no initiator waits. A waiting initiator is not always there: one that
 // is busy elsewhere comes again when it has a context. If each time began anew, it would
 // never get a responder context from one that does not give it back.
 const forgetRecall = 8
 
-// forgotten tells whether nobody has waited for so long.
+// forgotten reports whether no initiator has waited for so long.
 func (c *Target) forgotten(now time.Duration) bool {
 	return len(c.waiters) == 0 && now >= c.wanted+forgetRecall*c.Recall
 }
 
 // Tick takes back the responder contexts of initiators that fell silent, or do
-// not give back what they are asked for while others wait. What the driver has
-// received must have been told before.
+// not give back what they are asked for while others wait. The driver must have passed
+// on what it has received.
 func (c *Target) Tick(now time.Duration) {
 	c.waiters = slices.DeleteFunc(c.waiters, func(w waiter) bool { return w.until <= now })
 	for i := range c.slots {

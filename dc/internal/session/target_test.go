@@ -183,7 +183,7 @@ func TestRecalledSessionEnds(t *testing.T) {
 	require.Equal(t, wire.Attached, io.last(t).Kind)
 }
 
-// TestRecalledForSeldomVisitors: whoever waits need not be there all the time. An initiator
+// TestRecalledForSeldomVisitors: a waiting initiator need not be there all the time. One
 // that has contexts for other targets too comes again when it has one.
 func TestRecalledForSeldomVisitors(t *testing.T) {
 	keep := func(c *Target, session uint64, now time.Duration) {
@@ -212,7 +212,7 @@ func TestRecalledForSeldomVisitors(t *testing.T) {
 		require.GreaterOrEqual(t, now, c.Recall, "%v", pause)
 		require.LessOrEqual(t, now, c.Recall+2*pause+2*step, "%v", pause)
 	}
-	// When nobody has come for long, the time begins anew.
+	// When no initiator has waited for long, the time begins anew.
 	c, io := newTestTarget(1)
 	c.Received(from(1, wire.Connect), 0)
 	session := io.last(t).Session
@@ -232,7 +232,7 @@ func TestRecalledForSeldomVisitors(t *testing.T) {
 }
 
 // TestOneBusyAnswerRecallsOneSession, the one that was not heard of for longest;
-// nobody loses anything once nobody waits any more.
+// none is lost once no initiator waits any more.
 func TestOneBusyAnswerRecallsOneSession(t *testing.T) {
 	c, io := newTestTarget(3)
 	for n := range uint64(3) {
@@ -252,7 +252,7 @@ func TestOneBusyAnswerRecallsOneSession(t *testing.T) {
 	require.Equal(t, 3, c.Counted().Live)
 }
 
-// TestWaitersInOrder: who was answered busy first comes first.
+// TestWaitersInOrder: the initiator that got the first busy reply comes first.
 func TestWaitersInOrder(t *testing.T) {
 	c, io := newTestTarget(1)
 	c.Received(from(1, wire.Connect), 0)
@@ -273,7 +273,7 @@ func TestWaitersInOrder(t *testing.T) {
 	require.Equal(t, wire.Attached, io.last(t).Kind)
 }
 
-// TestWaitersAreBounded: initiators beyond a number are answered busy, and come again by
+// TestWaitersAreBounded: initiators beyond a number get busy replies, and come again by
 // themselves.
 func TestWaitersAreBounded(t *testing.T) {
 	c, io := newTestTarget(1)
@@ -361,7 +361,7 @@ func TestFailedSetUp(t *testing.T) {
 	require.Zero(t, c.Counted().Live)
 }
 
-// TestProbe is answered, and costs nothing.
+// TestProbe gets a reply, and costs nothing.
 func TestProbe(t *testing.T) {
 	c, io := newTestTarget(1)
 	m := from(1, wire.Probe)
@@ -373,8 +373,8 @@ func TestProbe(t *testing.T) {
 	require.Zero(t, c.Counted().Live)
 }
 
-// TestOneWaiter: a responder context that is free is for who waits, until that has
-// given up.
+// TestOneWaiter: a responder context that is free is for the initiator that waits, until
+// that has given up.
 func TestOneWaiter(t *testing.T) {
 	c, io := newTestTarget(1)
 	c.Received(from(1, wire.Connect), 0)
@@ -408,7 +408,7 @@ func TestBadSlot(t *testing.T) {
 }
 
 // TestSuperseded: an initiator context that comes again has left its session. What it
-// kept left nothing under way; of anything else nobody knows. Sessions of other
+// kept left nothing under way; of anything else nothing is known. Sessions of other
 // initiators stay.
 func TestSuperseded(t *testing.T) {
 	for _, named := range []bool{true, false} {

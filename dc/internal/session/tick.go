@@ -11,14 +11,14 @@ import (
 // any completion before those that wait for it go elsewhere.
 const stuckAfter = 2
 
-// Next is when Tick should be called, at the latest. It is asked again after that, and
+// Next returns when Tick should be called, at the latest. It is called again after that, and
 // when Retime says so.
 func (c *Initiator) Next() time.Duration {
 	c.told = c.soonest()
 	return c.told
 }
 
-// soonest is when the first thing is due.
+// soonest returns when the first thing is due.
 func (c *Initiator) soonest() time.Duration {
 	t := c.rests.next()
 	for i := range c.Contexts {
@@ -30,7 +30,7 @@ func (c *Initiator) soonest() time.Duration {
 	return t
 }
 
-// due is when something is to be done about a context.
+// due returns when something is to be done about a context.
 func (c *Initiator) due(x *Context) time.Duration {
 	t := Never
 	switch x.state {
@@ -52,8 +52,8 @@ func (c *Initiator) due(x *Context) time.Duration {
 	return t
 }
 
-// limited tells whether the stay of a target in a context ends with the bound on
-// holding it. One that is empty does not hold it: it leaves when somebody is served.
+// limited reports whether the stay of a target in a context ends with the bound on
+// holding it. One that is empty does not hold it: it leaves when another target is served.
 func (c *Initiator) limited(x *Context) bool {
 	return x.state == attached && !x.empty() && (x.recalled || c.wanted(x))
 }
@@ -61,7 +61,7 @@ func (c *Initiator) limited(x *Context) bool {
 // Tick does what is due.
 func (c *Initiator) Tick(now time.Duration) {
 	c.Retime = true
-	for i := range c.Contexts { // first: who waits elsewhere then counts for all
+	for i := range c.Contexts { // first: the targets that wait elsewhere then count for all
 		if x := &c.Contexts[i]; !x.line.empty() && now-x.looked >= stuckAfter*c.Hold {
 			c.look(x, now)
 		}
@@ -120,7 +120,7 @@ func (c *Initiator) tick(x *Context, now time.Duration) {
 	}
 }
 
-// look sees whether a context makes progress. If not, who waits for it goes
+// look sees whether a context makes progress. If not, the targets that wait for it go
 // elsewhere.
 func (c *Initiator) look(x *Context, now time.Duration) {
 	x.looked = now
@@ -136,8 +136,8 @@ func (c *Initiator) look(x *Context, now time.Duration) {
 	c.lined = true
 }
 
-// keepAlive sends a keep-alive, and soon another unless the target answers; but not
-// if requests have told meanwhile.
+// keepAlive sends a keep-alive, and soon another unless the target replies; but not
+// if requests have succeeded meanwhile.
 func (c *Initiator) keepAlive(x *Context, now time.Duration) {
 	if x.timer = x.Session.nextKeepAlive(); now < x.timer {
 		return
@@ -147,8 +147,8 @@ func (c *Initiator) keepAlive(x *Context, now time.Duration) {
 		Attempt: x.Session.Attempt, Peer: x.peer.Number, Wait: uint32(now / time.Millisecond)})
 }
 
-// Part says what is to be told to targets when the initiator ends: their sessions
-// are over, and those that they were asked for are not wanted. It is sent once; if it is lost, the lease does the rest.
+// Part sends to the targets when the initiator ends: their sessions are over, and those that
+// they were asked for are not wanted. It is sent once; if it is lost, the lease does the rest.
 func (c *Initiator) Part() {
 	for k := range c.Contexts {
 		x := &c.Contexts[k]

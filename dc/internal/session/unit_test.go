@@ -29,7 +29,7 @@ func newBench(t *testing.T, contexts int, change func(*Limits)) *bench {
 	return &bench{Initiator: NewInitiator(1, contexts, l, rand.Uint32), t: t}
 }
 
-// peer is a target that has answered before.
+// peer is a target that has replied before.
 func (b *bench) peer(qpn uint32) *Peer {
 	p := b.stranger(qpn)
 	p.alive = true
@@ -77,7 +77,7 @@ func (b *bench) until(kind ActionKind) {
 	b.t.Fatalf("no action %d", kind)
 }
 
-// answer answers the last connect of a peer.
+// answer sends the reply to the last connect of a peer.
 func (b *bench) answer(p *Peer, session uint64) {
 	x := p.ctx
 	b.Received(&wire.Message{Kind: wire.Attached, Sender: 1, Context: uint32(x.Index), Attempt: x.Session.Attempt, Peer: p.Number, Session: session, QPN: 99, MTU: 3, Wait: 60000, Epoch: 5, From: p.at}, b.now)
@@ -93,7 +93,7 @@ func (b *bench) attach(p *Peer, session uint64) *Context {
 	return p.ctx
 }
 
-// connected answers the last connect of a peer, and carries out the request that
+// connected sends the reply to the last connect of a peer, and carries out the request that
 // waits for it, which has so many packets and takes some time.
 func (b *bench) connected(p *Peer, session uint64, packets int, took time.Duration) {
 	b.answer(p, session)
@@ -173,7 +173,7 @@ func TestDismissedSession(t *testing.T) {
 	require.Zero(t, p.kept.ID)
 }
 
-// TestLargestBacklogFirst, but nobody waits for longer than the bound.
+// TestLargestBacklogFirst, but no target waits for longer than the bound.
 func TestLargestBacklogFirst(t *testing.T) {
 	b := newBench(t, 1, nil)
 	busy := b.peer(1)
@@ -332,8 +332,8 @@ func TestWithdraw(t *testing.T) {
 	require.Zero(t, b.waiting)
 }
 
-// TestStuck: who waits for a context whose target makes no progress is served by
-// another one, also if it made some before.
+// TestStuck: a target that waits for a context that makes no progress with its own target is
+// served by another one, also if it made some before.
 func TestStuck(t *testing.T) {
 	for name, progress := range map[string]int{"from the start": 0, "after progress": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -400,7 +400,7 @@ func TestAdmit(t *testing.T) {
 	require.Equal(t, 1, b.Room(x, 5))
 	b.Took(p, 1)
 	require.Same(t, x, b.Admit(p))
-	b.Enqueue(b.peer(2), 1, b.now) // somebody waits: the session goes
+	b.Enqueue(b.peer(2), 1, b.now) // a target waits: the session goes
 	require.Nil(t, b.Admit(p))
 }
 
@@ -519,7 +519,7 @@ func TestAttachWhileDraining(t *testing.T) {
 	require.True(t, b.Dismiss(p, b.now), "nobody wants it any more")
 }
 
-// TestPart tells all targets that may have a session, those that have not answered
+// TestPart sends to all targets that may have a session, those that have not replied
 // too: by the attempt alone.
 func TestPart(t *testing.T) {
 	b := newBench(t, 3, nil)
@@ -564,8 +564,8 @@ func TestFirstTryEndsWithItsContext(t *testing.T) {
 	require.NotContains(t, as, any(ActFail), "after one packet")
 }
 
-// TestRemovedPeerElsewhere: what comes for a peer that was removed is answered with its
-// access key, and so only where the peer was. Other targets do not learn it.
+// TestRemovedPeerElsewhere: the reply to what comes for a peer that was removed has its
+// access key, and so goes only where the peer was. Other targets do not learn it.
 func TestRemovedPeerElsewhere(t *testing.T) {
 	b := newBench(t, 1, nil)
 	p, other := b.peer(7), b.peer(8)

@@ -219,7 +219,7 @@ func (t *simTarget) settle() {
 	})
 }
 
-// kill ends whoever has the address.
+// kill ends the target that has the address.
 func (w *world) kill(home wire.ControlAddress) {
 	t := w.alive(home)
 	if t == nil {

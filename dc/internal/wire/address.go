@@ -85,8 +85,8 @@ func (a *Address) Decode(b []byte) error {
 }
 
 // KeyCheckOf is 16 bits of an access key that a target puts into its address: an
-// initiator that gets no answer sees by them whether its key may be the reason,
-// since a target answers no stranger. 0 means that there is nothing to compare,
+// initiator that gets no reply sees by them whether its key may be the reason,
+// since a target does not reply without its key. 0 means that there is nothing to compare,
 // and is no key's.
 func KeyCheckOf(key uint64) uint16 {
 	var b [8 + 4]byte

@@ -66,7 +66,7 @@ const (
 )
 
 // PacketsCount says, with Attached, that what the responder context receives is as good
-// as a keep-alive. Who does not know it sends some nevertheless.
+// as a keep-alive. An initiator that does not know it sends some nevertheless.
 const PacketsCount = 1
 
 // ControlAddress is where control messages go.
@@ -93,7 +93,7 @@ type Message struct {
 	Wait    uint32 // milliseconds. Busy: until the next try; Attached: the lease
 	Key     uint64 // access key, in all that initiators send; in Attached: [PacketsCount] or 0
 	Session uint64
-	From    ControlAddress // where answers go
+	From    ControlAddress // where replies go
 	// Reply is the address of a target of the initiator's own program, in message
 	// form; zero means none. It is in Connect.
 	Reply [AddressLen]byte
@@ -109,7 +109,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Encode writes the message form, big endian, into b and answers its length:
+// Encode writes the message form, big endian, into b and returns its length:
 //
 //	"GVDC" | version 1 | kind 1 | reason 1 | MTU 1 | epoch 8 | sender 8 |
 //	session 8 | context 4 | attempt 4 | peer 4 | QPN 4 | PSN 4 | wait 4 |
@@ -138,7 +138,7 @@ func (m *Message) Encode(b []byte) int {
 	return MessageLen
 }
 
-// Decode takes exactly what Encode makes and answers false for anything else.
+// Decode takes exactly what Encode makes and returns false for anything else.
 func (m *Message) Decode(b []byte) bool {
 	be := binary.BigEndian
 	if len(b) != MessageLen || string(b[:4]) != messageMagic || b[4] != messageVersion ||

@@ -100,8 +100,8 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// TestOtherVersions are refused, whole as they are: an address says why, a message is
-// of nobody.
+// TestOtherVersions are refused, whole as they are: an address with the reason, a message
+// without one.
 func TestOtherVersions(t *testing.T) {
 	a, m := someAddress(), someMessage()
 	var message [MessageLen]byte

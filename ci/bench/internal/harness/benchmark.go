@@ -21,7 +21,7 @@ const (
 // Both clocks.
 var Both = []string{Instructions, Wall}
 
-// Pass runs one side once and answers what it measured. It ends when its context
+// Pass runs one side once and returns what it measured. It ends when its context
 // does.
 type Pass func(ctx context.Context) ([]float64, error)
 
@@ -50,7 +50,7 @@ type Figure struct {
 	Target   *measure.Target
 }
 
-// Benchmark is what is measured together: sides whose passes are interleaved,
+// Benchmark is what is measured together: sides with interleaved passes,
 // and the figures that come of them. Several figures share the passes of a side,
 // one ratio to a good baseline and one to a naive one for instance.
 type Benchmark struct {
@@ -73,12 +73,12 @@ func Plain(f Figure, judged []string, ours Pass) Benchmark {
 	return Benchmark{Name: f.Name, Sides: []Side{{"ours", ours}}, Figures: []Figure{f}, Judged: judged}
 }
 
-// On tells whether the benchmark is measured on a clock.
+// On reports whether the benchmark is measured on a clock.
 func (b *Benchmark) On(clock string) bool {
 	return slices.Contains(b.Judged, clock) || slices.Contains(b.Also, clock)
 }
 
-// Named tells whether one of the names is the benchmark's or a figure's.
+// Named reports whether one of the names is the benchmark's or a figure's.
 func (b *Benchmark) Named(names []string) bool {
 	return slices.Contains(names, b.Name) || slices.ContainsFunc(b.Figures, func(f Figure) bool { return slices.Contains(names, f.Name) })
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/ci/measure"
 )
 
-// suite runs benchmarks on the wall clock and answers the records that were saved
+// suite runs benchmarks on the wall clock and returns the records that were saved
 // last.
 func suite(t *testing.T, pairs int, list ...Benchmark) ([]measure.Record, error) {
 	t.Helper()

@@ -16,10 +16,10 @@ import (
 // Each pass has a TCP port of its own: the last one's may linger.
 var lastPort atomic.Int32
 
-// NextPort is a port that no pass of this process has used.
+// NextPort returns a port that no pass of this process has used.
 func NextPort() string { return strconv.Itoa(20000 + int(lastPort.Add(1))%20000) }
 
-// Endpoints are the two ends of the wire: client's, then server's.
+// Endpoints returns the two ends of the wire: client's, then server's.
 func Endpoints() (client, server lab.Endpoint, err error) {
 	list, err := lab.Endpoints()
 	switch {

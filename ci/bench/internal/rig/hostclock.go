@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// HostClock is the hardware clock in seconds. In a guest on the instruction clock it is the
+// HostClock returns the hardware clock in seconds. In a guest on the instruction clock it is the
 // host's.
 func HostClock() (time.Duration, error) {
 	b, err := os.ReadFile("/sys/class/rtc/rtc0/since_epoch")

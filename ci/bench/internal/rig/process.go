@@ -22,7 +22,7 @@ import (
 const Calm = "GODEBUG=schedtrace=1000000000"
 
 // Processes runs a server, and beside it a client as soon as the server can be
-// reached, and answers what the client printed. Both end with the context.
+// reached, and returns what the client printed. Both end with the context.
 func Processes(ctx context.Context, server, client []string, env ...string) ([]byte, error) {
 	env = append(os.Environ(), env...)
 	command := func(line []string, stdout, stderr *bytes.Buffer) *exec.Cmd {
@@ -56,7 +56,7 @@ func Processes(ctx context.Context, server, client []string, env ...string) ([]b
 	}
 }
 
-// Tail is the end of what a program printed.
+// Tail returns the end of what a program printed.
 func Tail(b []byte) string {
 	s := strings.TrimSpace(string(b))
 	if len(s) > 300 {

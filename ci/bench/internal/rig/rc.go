@@ -70,7 +70,7 @@ func (r *RC) Do(wcs *[1]verbs.WC) error {
 	return wcs[0].Err()
 }
 
-// GoReads answers the median of n READs in microseconds, one at a time.
+// GoReads returns the median of n READs in microseconds, one at a time.
 func (r *RC) GoReads(n int) (float64, error) {
 	var wcs [1]verbs.WC
 	local, at := r.MR.SGE(0, ReadSize), r.Peer.Region().At(0)
@@ -80,7 +80,7 @@ func (r *RC) GoReads(n int) (float64, error) {
 	})
 }
 
-// CReads is the same by a loop in C, with extra turns of an empty loop in each
+// CReads returns the same by a loop in C, with extra turns of an empty loop in each
 // READ.
 func (r *RC) CReads(n, extra int) (float64, error) {
 	ns := make([]int64, n)

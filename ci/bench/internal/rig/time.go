@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Timed answers the median time of n calls in microseconds.
+// Timed returns the median time of n calls in microseconds.
 func Timed(n int, f func() error) (float64, error) {
 	ns := make([]int64, n)
 	var rest verbs.PollYield
@@ -29,7 +29,7 @@ func Timed(n int, f func() error) (float64, error) {
 	return MedianMicros(ns), nil
 }
 
-// MedianMicros is the median of nanoseconds, in microseconds.
+// MedianMicros returns the median of nanoseconds, in microseconds.
 func MedianMicros(ns []int64) float64 {
 	out := make([]float64, len(ns))
 	for i, v := range ns {

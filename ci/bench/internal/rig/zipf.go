@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Zipf answers numbers below n with probabilities 1/k^s, the same ones each time
-// for a seed.
+// Zipf returns a function that returns numbers below n with probabilities 1/k^s, the same
+// ones each time for a seed.
 func Zipf(n int, s float64, seed uint64) func() int {
 	sums := make([]float64, n)
 	sum := 0.0
