@@ -16,15 +16,15 @@ const drainID = 0xd7a1_d7a1_d7a1_d7a1
 // ErrDrain: the device did not flush a queue pair in time.
 var ErrDrain = errors.New("queue pair not drained")
 
-// drainTimeout bounds a drain whose context has no deadline. A device flushes
-// within microseconds; one that has failed, never.
+// drainTimeout bounds a drain with a context that has no deadline. A device flushes
+// within microseconds; a failed device never does.
 const drainTimeout = 5 * time.Second
 
 // Drain moves the queue pair to [StateError] and waits until everything in it
 // has completed, most of it as [WCFlushed]. Afterwards the device touches none
 // of the memory that its requests named, and [QP.Close] loses no completion.
 //
-// Drain polls the completion queues of the queue pair; nobody else may poll or
+// Drain polls the completion queues of the queue pair; no other goroutine may poll or
 // wait on them meanwhile. It passes on each completion that it finds to each,
 // those of other queue pairs included; nil drops them, and is refused with
 // [ErrInUse] if other queue pairs complete there. It cannot hang: without a
@@ -32,7 +32,7 @@ const drainTimeout = 5 * time.Second
 //
 // Receives of a shared receive queue stay in it. Receives of an [SRD] queue pair get no
 // completion, and end with Close. [ErrUnsupported] means that the provider leaves no way
-// to drain. That is so for a [DCT], whose Close ends what is under way, and for providers
+// to drain. That is so for a [DCT], where Close ends what is under way, and for providers
 // that take no requests in the error state (erdma): there the queue pair is then in that
 // state, and the program must count completions itself.
 func (q *QP) Drain(ctx context.Context, each func(*WC)) error {
@@ -81,7 +81,7 @@ func (q *QP) Drain(ctx context.Context, each func(*WC)) error {
 	return d.run(ctx)
 }
 
-// shared tells whether queue pairs other than q complete in the queue.
+// shared reports whether queue pairs other than q complete in the queue.
 func (c *CQ) shared(q *QP) bool {
 	own := 0
 	for _, cq := range []*CQ{q.sendCQ, q.recvCQ} {

@@ -20,8 +20,8 @@ const keepAliveLook = time.Second
 
 var errKeepAlive = errors.New("the peer's device does not acknowledge the keep-alive: its host is down or cannot be reached")
 
-// keepAlive posts empty WRITEs to a queue pair whose peer may have gone. The transport's
-// retries end the queue pair then. At most one is under way. Its completion is taken out
+// keepAlive posts empty WRITEs to a queue pair. If the peer has gone, the transport's
+// retries then end the queue pair. At most one is under way. Its completion is taken out
 // of what the program polls ([CQ.sift]); if the program does not poll, the keep-alive
 // does ([CQ.look]).
 type keepAlive struct {

@@ -70,8 +70,8 @@ func (l *Link) make(ctx context.Context, conn net.Conn, cfg *LinkConfig) (Offer,
 	return l.build(cfg, gid)
 }
 
-// PrepareLink makes the parts of a link whose queue pair other code will connect, as
-// package rdmacm does. The peer must be told the offer. [Link.Connected] completes the
+// PrepareLink makes the parts of a link for other code that connects the queue pair, as
+// package rdmacm does. The peer must be sent the offer. [Link.Connected] completes the
 // link; if the connection fails, Close it. The device is for a link whose config has no
 // PD, and stays open.
 func PrepareLink(dev *Device, gid GIDEntry, cfg LinkConfig) (_ *Link, offer Offer, err error) {
@@ -171,7 +171,7 @@ func (l *Link) exchange(ctx context.Context, conn net.Conn, offer Offer, cfg *Li
 	return fits(conn, l.qp.typ, peer)
 }
 
-// fits refuses a peer whose queue pair has another transport.
+// fits refuses a peer with a queue pair of another transport.
 func fits(conn net.Conn, own QPType, peer Endpoint) error {
 	if peer.Type != own {
 		return opError("link with", conn.RemoteAddr().String(), ErrAttributes, "this side is ", own, ", the peer ", peer.Type)
@@ -213,8 +213,8 @@ func (l *Link) join(cfg ConnectConfig) error {
 	return nil
 }
 
-// interruptible has the end of ctx end reads and writes of conn, until the
-// function that it answers is called.
+// interruptible makes the end of ctx end reads and writes of conn, until end is
+// called.
 func interruptible(ctx context.Context, conn net.Conn) (end func()) {
 	done := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

@@ -31,7 +31,7 @@ const (
 	SRD QPType = 0x103 // EFADV_QP_DRIVER_TYPE_SRD: EFA: scalable reliable datagram
 )
 
-// unconnected tells whether each request names its destination, remote memory
+// unconnected reports whether each request names its destination, remote memory
 // included: see [Batch.SetTarget].
 func (t QPType) unconnected() bool { return t == DCI || t == SRD }
 
@@ -132,7 +132,7 @@ type QP struct {
 	death     death
 	requester atomic.Pointer[Requester] // that posts its sends
 	receiver  atomic.Pointer[Receiver]  // that posts its receives
-	peer      atomic.Pointer[string]    // who is connected, for errors
+	peer      atomic.Pointer[string]    // the connected peer, for errors
 	keep      *keepAlive                // nil: none
 	owner     string                    // that posts its sends instead of a requester, or empty; under modify
 }
