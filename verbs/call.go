@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// Call is a list that [Requester.Go] posts, for programs whose lists outlive a wait: the
-// wait may end, and begin again, while the list stays under way. The zero value is ready.
+// Call is a list that [Requester.Go] posts, for programs with lists that outlive a wait:
+// the wait may end, and begin again, while the list stays under way. The zero value is ready.
 // The program may use a Call again, for any requester, once the list is over and no
 // goroutine waits for it, but must not copy or overwrite it. Waiting for a new call while
 // other goroutines poll allocates.

@@ -72,8 +72,8 @@ func (l *Link) make(ctx context.Context, conn net.Conn, cfg *LinkConfig) (Offer,
 
 // PrepareLink makes the parts of a link for other code that connects the queue pair, as
 // package rdmacm does. The peer must be sent the offer. [Link.Connected] completes the
-// link; if the connection fails, Close it. The device is for a link whose config has no
-// PD, and stays open.
+// link; if the connection fails, Close it. The device is for a link with no PD in its
+// config, and stays open.
 func PrepareLink(dev *Device, gid GIDEntry, cfg LinkConfig) (_ *Link, offer Offer, err error) {
 	l := &Link{pd: cfg.PD}
 	made := false

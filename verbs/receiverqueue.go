@@ -29,7 +29,7 @@ func (r *Receiver) deliver(id uint64, wc *WC) bool {
 		r.life.Store(life)
 		r.flushed.Store(true)
 		r.nudge()
-		if r.arrived != nil { // a flushed receive may be all that tells of the end
+		if r.arrived != nil { // a flushed receive may be the only sign of the end
 			r.arrived()
 		}
 	default:
@@ -65,7 +65,7 @@ func (r *Receiver) take() (i uint32, ok bool) {
 	return i, true
 }
 
-// nudge wakes one of those who wait, who wakes the next one if there is reason to.
+// nudge wakes one waiting goroutine, which wakes the next one if there is reason to.
 func (r *Receiver) nudge() {
 	if r.waiting.Load() > 0 {
 		select {
@@ -104,7 +104,7 @@ func (r *Receiver) Receive(ctx context.Context, buf []byte) (Message, error) {
 			return Message{}, opError(op, r.qp.named(), err)
 		}
 		if err := r.wait(ctx); err != nil {
-			if rt := r.router; rt.turn.Try() { // a look is had by everybody
+			if rt := r.router; rt.turn.Try() { // even with an ended context, poll once
 				_ = rt.glanceOnce()
 			}
 			if m, ok := r.next(buf); ok {
@@ -232,12 +232,12 @@ func (r *Receiver) wait(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// something tells whether there is reason to look.
+// something reports whether there is a reason to look.
 func (r *Receiver) something() bool {
 	return r.some.Load() > 0 || r.closed.Load() || r.flushed.Load() || r.reset.Load() || r.qp.death.dead.Load()
 }
 
-// rouse wakes all who wait, after the end.
+// rouse wakes all waiting goroutines, after the end.
 func (r *Receiver) rouse() {
 	for pause := 20 * time.Microsecond; r.waiting.Load() > 0 && r.something(); pause = min(2*pause, 5*time.Millisecond) {
 		r.nudge()

@@ -127,7 +127,7 @@ func (r *Requester) makeResults() error {
 	if r.results != nil {
 		return nil
 	}
-	if r.closed.Load() { // nobody would free it
+	if r.closed.Load() { // the memory would never be freed
 		return opError("use requester of", r.qp.named(), ErrClosed)
 	}
 	mr, err := r.qp.pd.AllocMR(8*len(r.slots), MRConfig{})

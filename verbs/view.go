@@ -60,7 +60,7 @@ func (m *MR) Load64(off int) (uint64, error) {
 }
 
 // Store64 writes the aligned word at offset off in one piece. It is not atomic
-// against RDMA atomics on devices whose [AtomicCap] is [AtomicHCA].
+// against RDMA atomics on devices with an [AtomicCap] of [AtomicHCA].
 func (m *MR) Store64(off int, v uint64) error {
 	if !m.life.Enter() {
 		return opError("store to", m.life.Label, ErrClosed)

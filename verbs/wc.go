@@ -70,7 +70,7 @@ type WC struct {
 // ID is the number that the work request was posted with.
 func (w *WC) ID() uint64 { return w.wc.ID }
 
-// Status tells how the work request ended.
+// Status returns how the work request ended.
 func (w *WC) Status() WCStatus { return WCStatus(w.wc.Status) }
 
 // Opcode is valid on success only.
