@@ -29,8 +29,8 @@ const PostPlain PostPath = 0
 // and is left out for a while, beside a program that computes.
 const Yield = 1 << 31
 
-// PollPath is how a completion queue is polled: one of these, or what
-// [NewPollPath] answers.
+// PollPath is how a completion queue is polled: one of these, or the result of
+// [NewPollPath].
 type PollPath uintptr
 
 const (
@@ -150,7 +150,7 @@ type SGE struct {
 }
 
 // SendWR has the layout of struct ibv_send_wr. The words named Op are a union
-// whose meaning depends on the opcode: see [SendWR.SetRDMA] and its siblings.
+// with a meaning for each opcode: see [SendWR.SetRDMA] and its siblings.
 type SendWR struct {
 	ID      uint64
 	Next    uintptr

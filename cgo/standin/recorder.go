@@ -20,7 +20,7 @@ import (
 )
 
 // Record puts queue pairs in the place of libmlx5 and libefa that write down
-// each call, until the function that it answers is called. One at a time.
+// each call, until stop is called. One at a time.
 func Record() (stop func()) {
 	table := C.uintptr_t(cgo.DriverTable())
 	flush, _ := reflect.TypeFor[C.struct_ibv_qp_ex]().FieldByName("wr_flush")

@@ -20,8 +20,8 @@ import (
 	"github.com/goverbs/goverbs/cgo"
 )
 
-// Pair is a queue pair and its completion queue whose post and poll do
-// nothing: a post accepts everything, a poll answers as many successes as were
+// Pair is a queue pair and its completion queue with a post and a poll that do
+// nothing: a post accepts everything, a poll returns as many successes as were
 // asked for and writes none of them.
 type Pair struct{ p *C.struct_standin }
 
@@ -80,7 +80,7 @@ func (c *CQ) Misused() int { return int(c.c.bad + c.c.polling) }
 
 // PostPollLoop is the C loop that the Go API is measured against: it fills
 // batch WRITEs, posts them, polls batch completions and looks at their status,
-// rounds times. It answers the time that it took.
+// rounds times. It returns the time that it took.
 func (s *Pair) PostPollLoop(rounds, batch int) time.Duration {
 	return time.Duration(C.standin_post_poll(s.p, C.int(rounds), C.int(batch)))
 }
