@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// In answers the names of a folder's code and those of its test files: F, T, T.Method
+// In returns the names of a folder's code and those of its test files: F, T, T.Method
 // and T.Field, constants and variables too.
 func In(folder string) (code, tests map[string]bool, err error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.go"))

@@ -111,7 +111,7 @@ func parseCharDev(b []byte) (c CharDev, err error) {
 	return c, err
 }
 
-// Shared tells whether all network namespaces see all devices, which is the
+// Shared reports whether all network namespaces see all devices, which is the
 // kernel's default; otherwise a device belongs to one namespace.
 func Shared() (bool, error) {
 	msgs, err := Request(cmdSysGet, 0, nil)

@@ -1,6 +1,6 @@
 package operr
 
-// InFlight is the error of a call whose context ended while a device had its requests:
+// InFlight is the error of a call when its context ended while a device had its requests:
 // verbs.InFlightError.
 type InFlight struct {
 	err    error
