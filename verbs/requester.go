@@ -224,7 +224,7 @@ func (r *Requester) close() error {
 // busy reports whether anything is under way.
 func (r *Requester) busy() bool { return r.credits.Load() < r.capacity }
 
-// answered waits until all calls have taken their results, which are ready.
+// Close waits here until all calls have taken their results, which are ready.
 func (r *Requester) answered() {
 	for pause := 10 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
 		r.mu.Lock()

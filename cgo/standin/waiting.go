@@ -26,7 +26,7 @@ type Waiting struct {
 	Notify cgo.Notify // how an event is requested; the write that is for rxe is refused here
 }
 
-// NewWaiting makes an empty queue, which must be the only one until Close.
+// NewWaiting makes an empty queue. Until Close no other queue must be waited on.
 func NewWaiting() (*Waiting, error) {
 	w := C.standin_waiting_new()
 	if w == nil {

@@ -32,7 +32,7 @@ func (q *Queue[E]) Add(at time.Duration, e E) {
 }
 
 // Next advances Now to the next event, and returns it. If there is none up to until,
-// ok is false and Now becomes until.
+// ok is false and Now advances to until.
 func (q *Queue[E]) Next(until time.Duration) (e E, ok bool) {
 	if len(q.heap) == 0 || q.heap[0].at > until {
 		q.Now = max(q.Now, until)

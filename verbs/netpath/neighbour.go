@@ -41,7 +41,7 @@ func (s NeighbourState) String() string {
 	return fmt.Sprintf("NeighbourState(%#x)", uint16(s))
 }
 
-// known tells whether packets can be sent to the neighbour now.
+// known reports whether packets can be sent to the neighbour now.
 func (s NeighbourState) known() bool {
 	return s&(NeighbourReachable|NeighbourStale|NeighbourDelay|NeighbourProbe|NeighbourNoARP|NeighbourPermanent) != 0
 }

@@ -98,7 +98,7 @@ func (m *CM) Close() error {
 	}
 	m.mu.Unlock()
 	return m.life.Close("cm", nil, func() error {
-		for d := range m.devs { // nobody is inside any more
+		for d := range m.devs { // no call is under way any more
 			if err := d.release(); err != nil {
 				return err
 			}

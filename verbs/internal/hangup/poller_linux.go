@@ -65,8 +65,8 @@ func (p *poller) open() error {
 	return nil
 }
 
-// forget ends a watch, and the goroutine with the last one, and tells whether there was that watch.
-// The mutex is held.
+// forget ends a watch, and the goroutine with the last one, and reports whether there was that watch.
+// mu must be held.
 func (p *poller) forget(w *Watch) bool {
 	if p.all[w.id] != w {
 		return false

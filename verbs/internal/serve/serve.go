@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// Clients has each client that accept answers served in a goroutine of its own. It
+// Clients serves each client that accept returns in a goroutine of its own. It
 // ends when ctx does, with nil, or with the error of accept, when all clients have
 // been served; their context ends with the loop, whatever ended that. accept may
 // return a client after the end of its context. Under a context that has ended already
