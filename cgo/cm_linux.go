@@ -27,7 +27,7 @@ func (h CMChannel) c() *C.struct_rdma_event_channel { return ptr[C.struct_rdma_e
 
 func (s *SockAddr) c() *C.struct_sockaddr { return (*C.struct_sockaddr)(unsafe.Pointer(s)) }
 
-// CMCreateChannel opens an event channel and tells its descriptor, which
+// CMCreateChannel opens an event channel and returns its descriptor, which
 // belongs to the channel.
 func CMCreateChannel() (CMChannel, int, error) {
 	p, err := C.rdma_create_event_channel()
@@ -88,13 +88,13 @@ func CMBind(id CMID, local *SockAddr) error {
 }
 
 // CMResolveAddr finds the device and the neighbour; local may be nil. An event
-// tells the end.
+// reports the end.
 func CMResolveAddr(id CMID, local, remote *SockAddr, timeoutMS int) error {
 	r, err := C.rdma_resolve_addr(id.c(), local.c(), remote.c(), C.int(timeoutMS))
 	return status(r, err)
 }
 
-// CMResolveRoute finds the path. An event tells the end.
+// CMResolveRoute finds the path. An event reports the end.
 func CMResolveRoute(id CMID, timeoutMS int) error {
 	r, err := C.rdma_resolve_route(id.c(), C.int(timeoutMS))
 	return status(r, err)

@@ -268,7 +268,7 @@ func DeregMR(mr MR) error {
 	return status(r, err)
 }
 
-// CreateCompChannel makes a completion channel and tells its descriptor, which
+// CreateCompChannel makes a completion channel and returns its descriptor, which
 // belongs to the channel.
 func CreateCompChannel(ctx Context) (CompChannel, int, error) {
 	p, err := C.gv_create_comp_channel(ctx.c())

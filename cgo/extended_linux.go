@@ -96,7 +96,7 @@ func QueryClock(ctx Context) (uint64, error) {
 	return uint64(t), status(r, err)
 }
 
-// CreateCQEx makes an extended completion queue that tells the standard fields
+// CreateCQEx makes an extended completion queue that has the standard fields
 // of a completion and those of enum ibv_create_cq_wc_flags, or [FieldSender], in
 // fields. flags are those of enum ibv_create_cq_attr_flags.
 func CreateCQEx(ctx Context, depth int, ch CompChannel, vector int, fields uint64, flags uint32) (CQ, int, error) {

@@ -240,7 +240,7 @@ type WCEx struct {
 	Sender    [16]byte
 }
 
-// FieldSender asks for a completion queue of EFA that tells the GID of a received
+// FieldSender requests a completion queue of EFA that has the GID of a received
 // datagram's sender (GV_FIELD_SENDER of extended.h).
 const FieldSender = 1 << 62
 
@@ -351,7 +351,7 @@ type SRQAttr struct {
 	Limit  uint32
 }
 
-// DeviceAttrEx is what the extended query tells beside [DeviceAttr]; a device
+// DeviceAttrEx is what the extended query returns beside [DeviceAttr]; a device
 // without it has zeroes.
 type DeviceAttrEx struct {
 	ODP           uint64 // enum ibv_odp_general_caps
@@ -368,7 +368,7 @@ type DeviceAttrEx struct {
 	MaxDMSize     uint64 // device memory, bytes
 }
 
-// Mlx5Attr is what mlx5dv_query_device tells.
+// Mlx5Attr is what mlx5dv_query_device returns.
 type Mlx5Attr struct {
 	Flags       uint64
 	DCODPCaps   uint32

@@ -207,10 +207,10 @@ func sizeOf(sges []SGE) (n uint64) {
 	return n
 }
 
-// nextInline is next for data that is copied. How much there is is checked before
-// the provider is asked: some answer a request that is too long as they answer one
-// that finds the queue full (mlx5, bnxt_re), others copy it whole. It is apart from
-// next, which a call in its middle would slow down by a tenth.
+// nextInline is next for data that is copied. The length is checked before the
+// provider is called: some return the same error for a request that is too long as
+// for a full queue (mlx5, bnxt_re), others copy it whole. It is apart from next,
+// which a call in its middle would slow down by a tenth.
 //
 //go:noinline
 func (b *Batch) nextInline(id uint64, op uint32, flags SendFlags, to Remote, sges []SGE) *cgo.SendWR {

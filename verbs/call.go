@@ -11,7 +11,7 @@ import (
 // goroutine waits for it, but must not copy or overwrite it. Waiting for a new call while
 // other goroutines poll allocates.
 type Call struct {
-	// Then, if it is set, is told of the end.
+	// Then, if it is set, is called at the end.
 	Then Ender
 
 	ending

@@ -157,7 +157,7 @@ func (q *QP) explain(life uint32) error {
 var errRevived = errors.New("the queue pair was reset since")
 
 // errSilentDeath: requests are flushed, and neither the program nor an event nor
-// another request told why.
+// another request gave the cause.
 var errSilentDeath = errors.New("the device flushes its requests and does not say why")
 
 // stateIn changes the state of a queue pair that died in that life, unless it was
@@ -191,7 +191,7 @@ func (q *QP) revive() {
 func (q *QP) entered(s QPState) {
 	switch s {
 	case StateReset:
-		defer q.revive() // whatever functions of the program do that are told
+		defer q.revive() // even if a function of the program panics in cut
 		if r := q.receiver.Load(); r != nil {
 			defer r.cut()
 		}

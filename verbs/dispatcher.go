@@ -258,7 +258,7 @@ func (d *Dispatcher) Wake(w *Waiter) {
 		return
 	}
 	w.Wake()
-	if w.count.Load() == 0 { // it may be parked itself, with the turn
+	if w.count.Load() == 0 { // it may be parked itself, with the poll lock
 		d.rt.cq.wake()
 	}
 }

@@ -211,7 +211,7 @@ func (d *drainer) poll(cq *CQ) (int, error) {
 			d.each(wc)
 			continue
 		}
-		// A flushed completion does not tell its opcode. The send's mark is
+		// A flushed completion does not have its opcode. The send's mark is
 		// the first on the send queue; with one queue for both, each mark
 		// that was posted comes once.
 		switch {

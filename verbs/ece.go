@@ -45,7 +45,7 @@ func (q *QP) offerECE() error {
 	return nil
 }
 
-// answerECE tells the device what the peer offers, if this side offers too: before
+// answerECE passes the peer's offer to the device, if this side offers too: before
 // [StateRTR], for a device that is connected forgets what it took.
 func (q *QP) answerECE(peer ECE) error {
 	if q.offer == (ECE{}) || q.State() != StateInit { // no such transition: Modify says so

@@ -43,7 +43,7 @@ var (
 	ErrMemlock = errors.New("locked-memory limit")
 	// ErrOverrun: completions were lost because the completion queue was full.
 	ErrOverrun = errors.New("completion queue overrun")
-	// ErrUnreachable: there is no route to the peer, it does not answer, or it could not
+	// ErrUnreachable: there is no route to the peer, it does not respond, or it could not
 	// connect.
 	ErrUnreachable = errors.New("unreachable")
 	// ErrPathMTU: packets that both ends' links carry are lost on the way, and shorter ones

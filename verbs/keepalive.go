@@ -236,7 +236,7 @@ type stash struct {
 func (c *CQ) look() {
 	if rt := c.router.Load(); rt != nil {
 		if rt.try() {
-			_ = rt.glanceOnce() // a wait is told of the error
+			_ = rt.glanceOnce() // a wait gets the error
 		}
 		return
 	}

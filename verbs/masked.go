@@ -256,7 +256,7 @@ func (m *Masked) do(ctx context.Context, at Remote, op maskedOp) (uint64, error)
 	return m.mr.Load64(m.off)
 }
 
-// emulate is the loop described at [Masked]. Each turn is one round trip.
+// emulate is the loop described at [Masked]. Each iteration is one round trip.
 func (m *Masked) emulate(ctx context.Context, at Remote, op maskedOp) (uint64, error) {
 	m.tries = 0
 	old, fresh := op.compare, false // an operation that compares all bits says itself what must be there

@@ -266,7 +266,7 @@ func (m *MR) Region() Region {
 	return Region{Addr: m.addr, Length: uint64(m.size), RKey: m.rkey}
 }
 
-// refusal is why a piece of local memory that is too long was made so.
+// refusal returns the reason for which a piece of local memory was made too long.
 func refusal(s SGE) error {
 	switch s {
 	case closedSGE:

@@ -180,7 +180,7 @@ func (r *Receiver) again(i uint32) {
 	}
 }
 
-// over is why no more messages come.
+// over returns why no more messages come, or nil.
 func (r *Receiver) over() error {
 	cause := r.qp.Err()
 	switch {

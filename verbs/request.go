@@ -122,7 +122,7 @@ func (r *Requester) leave() {
 var errNoResult = errors.New("the device completed an atomic without its result")
 
 // makeResults makes sure that there is a place for results. Most requesters never need one, and it is
-// a page of registered memory. The caller has the turn to post.
+// a page of registered memory. posting must be held.
 func (r *Requester) makeResults() error {
 	if r.results != nil {
 		return nil

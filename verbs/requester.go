@@ -36,7 +36,7 @@ type RequesterConfig struct {
 //     the call at once. If the device has the request by then, the error is an
 //     [InFlightError]: the memory that the request names stays the device's until
 //     [InFlightError.Done], and so does the request's place in the queue. That is soon.
-//     If it is not, because the peer does not answer, then after
+//     If it is not, because the peer does not respond, then after
 //     [RequesterConfig.Linger] the queue pair is taken down, which is the only way to
 //     have memory back.
 //   - When a call has returned anything else, the device touches the call's memory no
@@ -281,7 +281,7 @@ func (r *Requester) begin(ctx context.Context, build func(*List), spins uint32, 
 	return s, err
 }
 
-// post posts what is in the batch. The caller has the turn to post.
+// post posts what is in the batch. posting must be held.
 func (r *Requester) post(ctx context.Context, what uint32, spins uint32, c *Call) (*slot, error) {
 	b := r.batch
 	n := b.Len()

@@ -74,7 +74,7 @@ func (m *MR) Store64(off int, v uint64) error {
 	return nil
 }
 
-// littleEndian tells the byte order of this host.
+// littleEndian is the byte order of this host.
 var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
 func nativeUint32(b []byte) uint32 { return binary.NativeEndian.Uint32(b) }

@@ -63,7 +63,7 @@ func (w *Window) Close() error {
 	})
 }
 
-// Region is the memory that the window gives access to, to be told to a peer
+// Region is the memory that the window gives access to, to be sent to a peer
 // once the binding has completed.
 func (w *Window) Region() Region {
 	w.mu.Lock()
@@ -180,7 +180,7 @@ func (b *Batch) LocalInvalidate(id uint64, flags SendFlags, rkey uint32) {
 }
 
 // SendInvalidate adds a SEND that invalidates a key of the peer, to which
-// [WC.Invalidated] tells it.
+// [WC.Invalidated] returns it.
 func (b *Batch) SendInvalidate(id uint64, flags SendFlags, rkey uint32, sges ...SGE) {
 	if w := b.next(id, opSendInv, flags, Remote{}, sges); w != nil {
 		w.SetInvalidate(rkey)

@@ -75,7 +75,7 @@ func done(qpn uint32, wc C.struct_ibv_wc) {
 	}
 }
 
-// SetState makes a query of that queue pair answer a state (enum ibv_qp_state).
+// SetState makes a query of that queue pair return a state (enum ibv_qp_state).
 func SetState(qpn, state uint32) {
 	if C.recorder_set_state(C.uint32_t(qpn), C.uint32_t(state)) == 0 {
 		panic("standin: no such queue pair")

@@ -78,7 +78,7 @@ func parsePort(b []byte) (p Port, err error) {
 	return p, err
 }
 
-// UVerbs tells the device file of a device. It fails if ib_uverbs is missing.
+// UVerbs returns the device file of a device. It fails if ib_uverbs is missing.
 func UVerbs(dev uint32) (CharDev, error) {
 	ae := netlink.NewAttributeEncoder()
 	ae.Uint32(AttrDevIndex, dev)

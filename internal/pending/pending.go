@@ -72,7 +72,7 @@ func (c *Conns) Len() int {
 	return c.table.n
 }
 
-// source is what counts as one source: an IPv4 address; of IPv6 the 64 bits that name a
+// source returns what counts as one source: an IPv4 address; of IPv6 the 64 bits that name a
 // subnet, since one host may use all addresses in it. What has no IP address is one source.
 func source(addr net.Addr) netip.Prefix {
 	a, ok := addr.(*net.TCPAddr)

@@ -1,5 +1,5 @@
-// Package turn has what several goroutines need that take turns at polling for
-// all of them.
+// Package turn is a lock for goroutines that take turns at polling for all of
+// them.
 package turn
 
 import "sync/atomic"

@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/internal/operr"
 )
 
-// neighbourWait bounds the wait for an answer; the kernel itself gives up after
-// three seconds, unless it was told otherwise.
+// neighbourWait bounds the wait for a reply; the kernel itself gives up after
+// three seconds, unless configured otherwise.
 const neighbourWait = 5 * time.Second
 
 // neighbour returns the next hop's link-layer address; it makes the kernel ask

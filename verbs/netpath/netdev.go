@@ -25,7 +25,7 @@ type Netdev struct {
 	IPoIB  bool
 	Addrs  []netip.Addr
 	Device string // RDMA device; empty if it has none
-	Port   uint8  // of Device; 0 if only the GID tells it, as with IPoIB
+	Port   uint8  // of Device; 0 if only the GID shows it, as with IPoIB
 	// Lower is the device's own netdev: Name, or what Name is stacked on. It is empty
 	// if that is in another network namespace.
 	Lower string

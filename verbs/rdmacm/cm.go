@@ -87,7 +87,7 @@ func openError(err error) error {
 }
 
 // Close closes the connection manager. It is refused with [verbs.ErrInUse] while a
-// connection, a listener, a request without an answer, a call, or anything
+// connection, a listener, a request without a reply, a call, or anything
 // made on one of its devices is open. Connections that were closed may still be saying
 // goodbye to their peers; Close waits for that, a few seconds at most. Closing twice is
 // not an error.

@@ -127,7 +127,7 @@ func (c *Peer) QP() *verbs.QP { return c.prepared.setup.QP }
 // Device is the device of the queue pair.
 func (c *Peer) Device() *verbs.Device { return c.prepared.setup.Device }
 
-// PrivateData is what the service sent with its answer, padded with zeros.
+// PrivateData is what the service sent with its reply, padded with zeros.
 func (c *Peer) PrivateData() []byte { return c.private }
 
 // Close leaves the group, if it is one, and forgets the peer: sends to it must

@@ -62,7 +62,7 @@ func (m *CM) Device(name string) (*verbs.Device, error) {
 	return nil, operr.New("open", name, verbs.ErrNoDevice, detail)
 }
 
-// noDevices is why librdmacm tells none.
+// noDevices returns why librdmacm lists no devices.
 func noDevices(name string, err error) error {
 	if errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENOSYS) {
 		err = operr.Class(verbs.ErrNoDevice, err)

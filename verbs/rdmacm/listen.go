@@ -141,7 +141,7 @@ func (l *Listener) closeIDs() error {
 // for each family, has none that could.
 func (l *Listener) down() <-chan struct{} { return l.ids[0].down }
 
-// cause is why down is closed.
+// cause returns why down is closed.
 func (l *Listener) cause() error { return l.ids[0].cause }
 
 func (l *Listener) label() string { return l.ids[0].life.Label }

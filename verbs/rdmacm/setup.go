@@ -45,7 +45,7 @@ type ConnConfig struct {
 	// be nil.
 	QP verbs.QPConfig
 
-	// PrivateData goes to the peer with the request or the answer: at most
+	// PrivateData goes to the peer with the request or the reply: at most
 	// [MaxRequestData], [MaxAcceptData], and [MaxRequestDataUD],
 	// [MaxAcceptDataUD] for datagrams. The peer sees it padded with zeros.
 	PrivateData []byte

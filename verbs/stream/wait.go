@@ -52,7 +52,7 @@ func (s *Conn) await(w, other *waiter) error {
 	polled := false
 	defer func() {
 		if polled && other.waiting {
-			other.signal() // its turn to poll
+			other.signal() // it polls next
 		}
 	}()
 	for {

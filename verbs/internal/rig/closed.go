@@ -31,7 +31,7 @@ import (
 // Objects are all kinds of objects that a package has, by type name, for tests of
 // what their methods return after Close.
 type Objects struct {
-	// Make makes one of each kind that the device has, and those they stand on.
+	// Make makes one of each kind that the device has, and their parents.
 	Make func(*testing.T) map[string]any
 	// Args are arguments that would do if the objects were open, beside the
 	// objects themselves, numbers, and zero structures, pointers and functions.

@@ -36,7 +36,7 @@ func Clients(ctx context.Context, accept func(context.Context) (client func(cont
 	}
 }
 
-// queuePair is what Link needs of a link's.
+// queuePair is what Link needs of a link's queue pair.
 type queuePair interface {
 	Done() <-chan struct{}
 	Err() error
@@ -66,7 +66,7 @@ func Link[L interface {
 	return err
 }
 
-// Tell tells failed, which may be nil, what became of a client, unless the server
+// Tell calls failed, which may be nil, with the error of a client, unless the server
 // ends or the peer said goodbye.
 func Tell(ctx context.Context, failed func(net.Addr, error), who net.Addr, err, goodbye error) {
 	if err != nil && ctx.Err() == nil && !errors.Is(err, goodbye) && failed != nil {

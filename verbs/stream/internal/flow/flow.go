@@ -89,7 +89,7 @@ func (f *Flow) Readable() (from, to uint64) {
 	return from, from + min(f.Unread(), f.Ring-from)
 }
 
-// Take notes that the program has taken n bytes. The answer is a message for
+// Take notes that the program has taken n bytes. The result is a message for
 // the peer, if it is time for one.
 func (f *Flow) Take(n uint64) (imm uint32, ok bool) {
 	f.tail += n
