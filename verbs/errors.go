@@ -104,7 +104,7 @@ func (e *WCError) Brief() string {
 	return e.Status.String() + " (" + strings.Join(more, "; ") + ")"
 }
 
-// likely has the causes of failures that are a program's or a network's, with remedies.
+// likely lists the causes of failures that are a program's or a network's, with remedies.
 var likely = map[WCStatus]string{
 	WCLocalLength:      "the message is longer than the memory of the receive, or than the port's longest message; look at ReceiverConfig.Size",
 	WCLocalQPOperation: "the device cannot carry it out: most often a message longer than the memory of the receive; look at ReceiverConfig.Size",

@@ -172,7 +172,7 @@ func (r *Receiver) message(i uint32, buf []byte) Message {
 	return m
 }
 
-// again has a slot receive again.
+// again posts a slot's receive again.
 func (r *Receiver) again(i uint32) {
 	life, _ := r.qp.lived()
 	if err := r.post(i); err != nil {

@@ -26,7 +26,7 @@ type Alarm struct {
 // Init sets the function, and the least time from Set until it is called.
 func (a *Alarm) Init(f func(), least time.Duration) { a.f, a.least, a.at = f, least, Never }
 
-// Set has the function called at a time, or earlier: a later time than the one that is
+// Set schedules the call of the function at a time, or earlier: a later time than the one that is
 // set is ignored. The machine then finds nothing to do, and sets it again. It allocates
 // once.
 func (a *Alarm) Set(at, now time.Duration) {

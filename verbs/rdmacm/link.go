@@ -48,7 +48,7 @@ func (m *CM) ServeLinks(ctx context.Context, l *Listener, cfg verbs.LinkConfig, 
 	})
 }
 
-// link is one in the making.
+// link is a link in the making.
 type link struct {
 	cfg  verbs.LinkConfig
 	made *verbs.Link
