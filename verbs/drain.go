@@ -184,7 +184,7 @@ func (d *drainer) marked(n int, err error) (bool, error) {
 const shortestFrame = 60
 
 // addMark adds a request that queue pairs of the type have; it is flushed before
-// anybody looks at where it goes.
+// its destination is used.
 func (d *drainer) addMark(b *Batch) {
 	switch {
 	case d.q.typ == RawPacket:

@@ -87,7 +87,7 @@ func (q *QP) KeepAlive() {
 	k.timer = time.AfterFunc(k.every, q.keepAliveTick)
 }
 
-// stop ends the keep-alive. The caller holds mu.
+// stop ends the keep-alive. mu must be held.
 func (k *keepAlive) stop() {
 	if k.timer != nil {
 		k.timer.Stop()
@@ -232,7 +232,7 @@ type stash struct {
 // look polls for the completions of keep-alives in a queue that nothing else polls. The
 // program's own are kept for its next call, in their order. A queue that a router polls is
 // left to that, and one in which a call waits to that call, which looks too: no event may
-// have told it of the completion.
+// have reported the completion.
 func (c *CQ) look() {
 	if rt := c.router.Load(); rt != nil {
 		if rt.try() {

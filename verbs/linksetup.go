@@ -46,7 +46,7 @@ func (l *Link) connect(ctx context.Context, conn net.Conn, cfg *LinkConfig, firs
 	return err
 }
 
-// make makes what the link consists of on this side.
+// make makes the objects of this side of the link.
 func (l *Link) make(ctx context.Context, conn net.Conn, cfg *LinkConfig) (Offer, error) {
 	gid := cfg.QP.GID
 	if l.pd == nil {
@@ -101,7 +101,7 @@ func (l *Link) Connected(connection io.Closer, peer Endpoint) {
 	}
 }
 
-// build makes what stands on the protection domain, and calls the program's Setup.
+// build makes the objects on the protection domain, and calls the program's Setup.
 func (l *Link) build(cfg *LinkConfig, gid GIDEntry) (Offer, error) {
 	dev, qc := l.pd.dev, cfg.QP
 	qc.GID = gid
@@ -135,7 +135,7 @@ func (l *Link) build(cfg *LinkConfig, gid GIDEntry) (Offer, error) {
 	return cfg.Setup(l)
 }
 
-// exchange tells the peer of this side and hears of it; first is the peer's endpoint if it
+// exchange swaps endpoints with the peer; first is the peer's endpoint if it
 // has come already. The MTU becomes the smallest that either side, its netdev or its route
 // carries.
 func (l *Link) exchange(ctx context.Context, conn net.Conn, offer Offer, cfg *LinkConfig, first *Endpoint) error {
@@ -191,7 +191,7 @@ func say(conn net.Conn, what string) {
 	conn.SetWriteDeadline(time.Time{})
 }
 
-// join connects the queue pair, or has it work and finds the way to the peer.
+// join connects the queue pair, or activates it and finds the way to the peer.
 func (l *Link) join(cfg ConnectConfig) error {
 	peer := l.Peer()
 	if l.qp.typ != UD {

@@ -107,7 +107,7 @@ func (b *Batch) enter() error {
 	return nil
 }
 
-// name has Post hold an object open that a request points to. Requests in a row
+// name makes Post hold an object open that a request points to. Requests in a row
 // often name the same one.
 func (b *Batch) name(l *life.Life) {
 	if len(b.named) == 0 || b.named[len(b.named)-1] != l {

@@ -91,7 +91,7 @@ type QPConfig struct {
 	// ECE offers enhanced connection establishment to the peer of an RC or UC
 	// queue pair, if the device has it: see [ECE].
 	ECE bool
-	// KeepAlive has an RC queue pair notice a peer that is gone while nothing is under
+	// KeepAlive makes an RC queue pair notice a peer that is gone while nothing is under
 	// way: so often it sends an empty WRITE, which the peer's program does not see, and
 	// when the transport's retries are used up, [QP.Err] matches [ErrUnreachable]. The
 	// peer's queue pair must allow [RemoteWrite]. The send queue and SendCQ are made longer

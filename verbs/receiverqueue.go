@@ -139,7 +139,7 @@ func (r *Receiver) TryReceive(buf []byte) (m Message, ok bool, err error) {
 	return m, false, err
 }
 
-// next is the next message that is there.
+// next returns the next message that is there.
 func (r *Receiver) next(buf []byte) (Message, bool) {
 	for {
 		i, ok := r.take()
@@ -153,7 +153,7 @@ func (r *Receiver) next(buf []byte) (Message, bool) {
 	}
 }
 
-// message copies what a slot got, and has it receive again.
+// message copies what a slot got, and posts it again.
 func (r *Receiver) message(i uint32, buf []byte) Message {
 	s := &r.slots[i]
 	m := Message{wc: s.wc}

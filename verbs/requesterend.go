@@ -26,7 +26,7 @@ func (r *Requester) deliver(id uint64, wc *WC) bool {
 	return true
 }
 
-// failure is the error of a request that failed.
+// failure returns the error of a request that failed.
 func (r *Requester) failure(s *slot, wc *WC) error {
 	life, cause := r.qp.lived()
 	if wc.Status() != WCFlushed {
@@ -43,7 +43,7 @@ func (r *Requester) failure(s *slot, wc *WC) error {
 	return r.refuse(s.what, class(WCFlushed, cause))
 }
 
-// result is the error of a slot that is over.
+// result returns the error of a slot that is over.
 func (r *Requester) result(s *slot) error {
 	if s.err != errUnexplained {
 		return s.err
@@ -112,7 +112,7 @@ func (s *slot) mayLack() string {
 }
 
 // waitUnder waits until a slot is over, and reports false if the context ends before. If
-// another's function panics in it, it waits all the same: the memory is still the device's.
+// a function of another list panics in it, it waits all the same: the memory is still the device's.
 func (r *Requester) waitUnder(ctx context.Context, s *slot) bool {
 	rt := r.router
 	returned := false
@@ -174,7 +174,7 @@ func (r *Requester) takeDown(cause error) {
 	r.flush(r.qp.die(cause), cause)
 }
 
-// takeDownIn is takeDown of what is under way in that life of the queue pair.
+// takeDownIn is takeDown for what is under way in that life of the queue pair.
 func (r *Requester) takeDownIn(life uint32, cause error) {
 	r.qp.dieIn(life, cause)
 	r.flush(life, cause)

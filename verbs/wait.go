@@ -236,7 +236,7 @@ func (w *waiter) ended(done <-chan struct{}) {
 	}
 }
 
-// follow starts a goroutine that has contexts interrupt reads, until unfollow is
+// follow starts a goroutine that makes contexts interrupt reads, until unfollow is
 // called. To register with each of them would allocate; to wait under one that was
 // followed already costs nothing in either way.
 func (w *waiter) follow() {

@@ -1,4 +1,4 @@
-// Package declared has the names that a folder's Go files declare, for tests of what
+// Package declared lists the names that a folder's Go files declare, for tests of what
 // documents say of the code.
 package declared
 

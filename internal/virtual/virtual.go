@@ -84,7 +84,7 @@ func (w *World) Run(until time.Duration) {
 	}
 }
 
-// Wrong notes what must not be.
+// Wrong notes a failure.
 func (w *World) Wrong(format string, args ...any) {
 	if w.Err == nil {
 		w.Err = fmt.Errorf(format, args...)

@@ -10,7 +10,7 @@ import (
 )
 
 // Open makes a descriptor of a C library non-blocking and returns a
-// duplicate of it that the netpoller waits on. Close closes the duplicate;
+// duplicate of it that the netpoller waits on. Closing the file closes the duplicate;
 // the original stays with its object.
 func Open(fd int, name string) (*os.File, error) {
 	if err := unix.SetNonblock(fd, true); err != nil {

@@ -1,4 +1,4 @@
-// Package serve has servers of links: a goroutine for each client, until the
+// Package serve runs servers of links: a goroutine for each client, until the
 // server's context ends.
 package serve
 
@@ -42,7 +42,7 @@ type queuePair interface {
 	Err() error
 }
 
-// Link has a program's function use a link, which then closes. The function's
+// Link calls a program's function with a link, and then closes the link. The function's
 // context ends with the queue pair, and the error is the queue pair's then.
 func Link[L interface {
 	io.Closer
