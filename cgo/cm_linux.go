@@ -27,7 +27,7 @@ func (h CMChannel) c() *C.struct_rdma_event_channel { return ptr[C.struct_rdma_e
 
 func (s *SockAddr) c() *C.struct_sockaddr { return (*C.struct_sockaddr)(unsafe.Pointer(s)) }
 
-// CMCreateChannel opens an event channel and tells its descriptor, which
+// CMCreateChannel opens an event channel and returns its descriptor, which
 // belongs to the channel.
 func CMCreateChannel() (CMChannel, int, error) {
 	p, err := C.rdma_create_event_channel()
@@ -41,14 +41,14 @@ func CMCreateChannel() (CMChannel, int, error) {
 // CMDestroyChannel closes a channel without ids.
 func CMDestroyChannel(ch CMChannel) { C.rdma_destroy_event_channel(ch.c()) }
 
-// CMTake takes and acknowledges one event of a channel whose descriptor is
-// non-blocking.
+// CMTake takes and acknowledges one event of a channel with a non-blocking
+// descriptor.
 func CMTake(ch CMChannel, ev *CMEvent) (bool, error) {
 	n, err := polled(C.gv_cm_take(C.uintptr_t(ch), (*C.struct_gv_cm_event)(unsafe.Pointer(ev))))
 	return n > 0, err
 }
 
-// CMCreateID makes an id whose events carry the token.
+// CMCreateID makes an id. Its events carry the token.
 func CMCreateID(ch CMChannel, token uint64, portSpace int) (CMID, error) {
 	var id C.uintptr_t
 	r, err := C.gv_cm_create_id(C.uintptr_t(ch), C.uintptr_t(token), C.int(portSpace), &id)
@@ -88,13 +88,13 @@ func CMBind(id CMID, local *SockAddr) error {
 }
 
 // CMResolveAddr finds the device and the neighbour; local may be nil. An event
-// tells the end.
+// reports the end.
 func CMResolveAddr(id CMID, local, remote *SockAddr, timeoutMS int) error {
 	r, err := C.rdma_resolve_addr(id.c(), local.c(), remote.c(), C.int(timeoutMS))
 	return status(r, err)
 }
 
-// CMResolveRoute finds the path. An event tells the end.
+// CMResolveRoute finds the path. An event reports the end.
 func CMResolveRoute(id CMID, timeoutMS int) error {
 	r, err := C.rdma_resolve_route(id.c(), C.int(timeoutMS))
 	return status(r, err)
@@ -111,7 +111,7 @@ func CMConnect(id CMID, p *CMParam) error {
 	return status(r, err)
 }
 
-// CMAccept answers a request.
+// CMAccept accepts a connection request.
 func CMAccept(id CMID, p *CMParam) error {
 	r, err := C.gv_cm_accept(C.uintptr_t(id), C.uint32_t(p.QPN), p.depths(), bytesAt(p.PrivateData), C.uint8_t(len(p.PrivateData)))
 	return status(r, err)
@@ -126,13 +126,13 @@ func CMReject(id CMID, private []byte) error {
 	return status(r, err)
 }
 
-// CMDisconnect asks the peer to disconnect, or answers when it asked.
+// CMDisconnect asks the peer to disconnect, or replies to its request to.
 func CMDisconnect(id CMID) error {
 	r, err := C.rdma_disconnect(id.c())
 	return status(r, err)
 }
 
-// CMInitQPAttr answers the attributes that bring a queue pair to a state.
+// CMInitQPAttr stores the attributes that bring a queue pair to a state in a.
 func CMInitQPAttr(id CMID, state uint32, a *QPAttr) (mask uint32, err error) {
 	var c C.struct_ibv_qp_attr
 	var m C.uint32_t

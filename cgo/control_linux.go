@@ -79,7 +79,7 @@ import (
 	"unsafe"
 )
 
-// Supported tells whether this build can reach rdma-core.
+// Supported reports whether this build can reach rdma-core.
 const Supported = true
 
 func ptr[T any, H ~uintptr](h H) *T {
@@ -96,7 +96,7 @@ func (h CQ) c() *C.struct_ibv_cq                    { return ptr[C.struct_ibv_cq
 func (h QP) c() *C.struct_ibv_qp                    { return ptr[C.struct_ibv_qp](h) }
 func (h AH) c() *C.struct_ibv_ah                    { return ptr[C.struct_ibv_ah](h) }
 
-// handle names an object that a create call answered, or its errno.
+// handle returns the handle of an object that a create call returned, or its errno.
 func handle[H ~uintptr, T any](p *T, err error) (H, error) {
 	if p == nil {
 		return 0, orEINVAL(err)
@@ -112,7 +112,7 @@ func orEINVAL(err error) error {
 	return err
 }
 
-// status is the error of a call that answers an errno. Some providers answer
+// status is the error of a call that returns an errno. Some providers return
 // -1 and set errno instead, some a negative errno.
 func status(r C.int, err error) error {
 	switch {
@@ -187,8 +187,8 @@ func AsyncFD(ctx Context) int { return int(ctx.c().async_fd) }
 // NumCompVectors is the number of completion vectors of the device.
 func NumCompVectors(ctx Context) int { return int(ctx.c().num_comp_vectors) }
 
-// TakeAsyncEvent takes one event of a context whose descriptor is
-// non-blocking. Its object cannot be destroyed until [AckAsyncEvent].
+// TakeAsyncEvent takes one event of a context with a non-blocking
+// descriptor. Its object cannot be destroyed until [AckAsyncEvent].
 func TakeAsyncEvent(ctx Context, ev *AsyncEvent) (bool, error) {
 	var c C.struct_ibv_async_event
 	n, err := polled(C.gv_take_async_event(C.uintptr_t(ctx), &c))
@@ -218,7 +218,7 @@ func QueryPort(ctx Context, port uint8, a *PortAttr) error {
 // reads one for each connection.
 var gidTables = sync.Pool{New: func() any { return new([]C.struct_ibv_gid_entry) }}
 
-// QueryGIDTable answers the valid entries of all ports, at most max.
+// QueryGIDTable returns the valid entries of all ports, at most max.
 func QueryGIDTable(ctx Context, max int) ([]GIDEntry, error) {
 	room := gidTables.Get().(*[]C.struct_ibv_gid_entry)
 	defer gidTables.Put(room)
@@ -235,7 +235,7 @@ func QueryGIDTable(ctx Context, max int) ([]GIDEntry, error) {
 	return entries, nil
 }
 
-// QueryPKey answers a partition key in host byte order.
+// QueryPKey returns a partition key in host byte order.
 func QueryPKey(ctx Context, port uint8, index int) (uint16, error) {
 	var key [2]byte
 	r, err := C.ibv_query_pkey(ctx.c(), C.uint8_t(port), C.int(index), (*C.__be16)(unsafe.Pointer(&key)))
@@ -268,7 +268,7 @@ func DeregMR(mr MR) error {
 	return status(r, err)
 }
 
-// CreateCompChannel makes a completion channel and tells its descriptor, which
+// CreateCompChannel makes a completion channel and returns its descriptor, which
 // belongs to the channel.
 func CreateCompChannel(ctx Context) (CompChannel, int, error) {
 	p, err := C.gv_create_comp_channel(ctx.c())
@@ -304,7 +304,7 @@ func ModifyQP(qp QP, a *QPAttr, mask uint32) error {
 	return status(r, err)
 }
 
-// ModifySteps carries out several modifications in one crossing and answers how
+// ModifySteps carries out several modifications in one crossing and returns how
 // many succeeded.
 func ModifySteps(qp QP, as []QPAttr, masks []uint32) (int, error) {
 	var done C.int

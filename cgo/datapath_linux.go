@@ -29,7 +29,7 @@ import (
 
 // Data path. wcs must not be empty.
 
-// PostSend posts the first n work requests of the chain and answers how many
+// PostSend posts the first n work requests of the chain and returns how many
 // the queue took.
 func PostSend(qp QP, path PostPath, c *SendChain, n int) (int, error) {
 	return posted(C.gv_post_send_at(C.uintptr_t(qp), C.uintptr_t(path), at(&c.WRs[0]), C.uint32_t(n)))
@@ -46,7 +46,7 @@ func PostSRQRecv(srq SRQ, c *RecvChain, n int) (int, error) {
 }
 
 // PostAll posts each of the chains, whatever becomes of the others, in the order given.
-// The slice must not be empty; [Posting.Posted] tells how each ended.
+// The slice must not be empty; [Posting.Posted] returns the result of each.
 func PostAll(ps []Posting) {
 	C.gv_post_all((*C.struct_gv_posting)(unsafe.Pointer(&ps[0])), C.int(len(ps)))
 }

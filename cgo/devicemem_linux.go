@@ -61,7 +61,7 @@ func RegDM(pd PD, dm DM, offset uint64, length int, access uint32) (mr MR, lkey,
 	return mr, uint32(p.lkey), uint32(p.rkey), nil
 }
 
-// AllocNullMR makes a region without memory and tells its local key.
+// AllocNullMR makes a region without memory and returns its local key.
 func AllocNullMR(pd PD) (MR, uint32, error) {
 	p, err := C.gv_alloc_null_mr(C.uintptr_t(pd))
 	mr, err := handle[MR](p, err)

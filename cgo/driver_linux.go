@@ -65,7 +65,7 @@ import "unsafe"
 // driver.h), where tests put their own.
 func DriverTable() uintptr { return uintptr(unsafe.Pointer(C.gv_driver())) }
 
-// Mlx5Supported tells whether the device belongs to mlx5.
+// Mlx5Supported reports whether the device belongs to mlx5.
 func Mlx5Supported(ctx Context) bool { return C.gv_mlx5_supported(C.uintptr_t(ctx)) != 0 }
 
 // Mlx5Query is mlx5dv_query_device.

@@ -69,8 +69,8 @@ import "C"
 func (h SRQ) c() *C.struct_ibv_srq { return ptr[C.struct_ibv_srq](h) }
 func (h TD) c() *C.struct_ibv_td   { return ptr[C.struct_ibv_td](h) }
 
-// QueryDeviceEx is the extended device query; libibverbs answers zeroes for
-// what the provider does not tell.
+// QueryDeviceEx is the extended device query; libibverbs returns zeroes for
+// what the provider does not report.
 func QueryDeviceEx(ctx Context, out *DeviceAttrEx) error {
 	var a C.struct_ibv_device_attr_ex
 	r, err := C.gv_query_device_ex(C.uintptr_t(ctx), &a)
@@ -96,7 +96,7 @@ func QueryClock(ctx Context) (uint64, error) {
 	return uint64(t), status(r, err)
 }
 
-// CreateCQEx makes an extended completion queue that tells the standard fields
+// CreateCQEx makes an extended completion queue that has the standard fields
 // of a completion and those of enum ibv_create_cq_wc_flags, or [FieldSender], in
 // fields. flags are those of enum ibv_create_cq_attr_flags.
 func CreateCQEx(ctx Context, depth int, ch CompChannel, vector int, fields uint64, flags uint32) (CQ, int, error) {
@@ -115,14 +115,14 @@ func ModerateCQ(cq CQ, count, period uint16) error {
 	return status(r, err)
 }
 
-// ResizeCQ answers the new depth.
+// ResizeCQ returns the new depth.
 func ResizeCQ(cq CQ, depth int) (int, error) {
 	r, err := C.ibv_resize_cq(cq.c(), C.int(depth))
 	return int(cq.c().cqe), status(r, err)
 }
 
 // CreateQP makes a queue pair, stores in init.Cap what it was granted and
-// tells how it is posted to.
+// returns its number and how it is posted to.
 func CreateQP(ctx Context, pd PD, init *QPInit) (QP, uint32, PostPath, error) {
 	if !init.Extended && init.Driver == NoDriver {
 		return createPlainQP(pd, init)
@@ -187,8 +187,8 @@ func DeallocTD(td TD) error {
 	return status(r, err)
 }
 
-// AllocParentDomain makes a protection domain with the keys of pd whose queues
-// one thread at a time uses; td may be 0.
+// AllocParentDomain makes a protection domain with the keys of pd. One thread
+// at a time uses its queues; td may be 0.
 func AllocParentDomain(ctx Context, pd PD, td TD) (PD, error) {
 	p, err := C.gv_parent_domain(C.uintptr_t(ctx), C.uintptr_t(pd), C.uintptr_t(td))
 	return handle[PD](p, err)

@@ -35,7 +35,7 @@ import "unsafe"
 
 func (h MW) c() *C.struct_ibv_mw { return ptr[C.struct_ibv_mw](h) }
 
-// AllocMW makes a memory window of that type and tells its first key.
+// AllocMW makes a memory window of that type and returns its first key.
 func AllocMW(pd PD, typ uint32) (MW, uint32, error) {
 	p, err := C.ibv_alloc_mw(pd.c(), typ)
 	mw, err := handle[MW](p, err)
@@ -50,7 +50,7 @@ func DeallocMW(mw MW) error {
 	return status(r, err)
 }
 
-// BindMW posts the binding of a type 1 window and tells the new key. A length
+// BindMW posts the binding of a type 1 window and returns the new key. A length
 // of 0 ends a binding.
 func BindMW(qp QP, mw MW, id uint64, flags uint32, mr MR, addr, length uint64, access uint32) (uint32, error) {
 	r, err := C.gv_bind_mw(C.uintptr_t(qp), C.uintptr_t(mw), C.uint64_t(id), C.uint32_t(flags), C.uintptr_t(mr),
@@ -80,7 +80,7 @@ func ReregMR(mr MR, flags uint32, pd PD, addr uintptr, length int, access uint32
 	return uint32(p.lkey), uint32(p.rkey), int(r), orEINVAL(err)
 }
 
-// AdviseMR tells the device what will be done with memory registered on demand
+// AdviseMR advises the device of the use of memory registered on demand
 // (enum ib_uverbs_advise_mr_advice).
 func AdviseMR(pd PD, advice, flags uint32, sge SGE) error {
 	r, err := C.gv_advise_mr(C.uintptr_t(pd), C.uint32_t(advice), C.uint32_t(flags), C.uint64_t(sge.Addr),

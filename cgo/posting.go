@@ -41,7 +41,7 @@ func SRQPosting(srq SRQ, c *RecvChain, n int) Posting {
 	return Posting{queue: uint64(srq), wr: addressOf(&c.WRs[0]), n: uint32(n), kind: sharedRecvs}
 }
 
-// Posted answers how many the queue took, once [PostAll] has posted them.
+// Posted returns how many the queue took, once [PostAll] has posted them.
 func (p *Posting) Posted() (int, error) {
 	if p.err != 0 {
 		return int(p.accepted), syscall.Errno(p.err)

@@ -2,7 +2,7 @@
 
 package cgo
 
-// Supported tells whether this build can reach rdma-core.
+// Supported reports whether this build can reach rdma-core.
 const Supported = false
 
 func PostSend(QP, PostPath, *SendChain, int) (int, error)         { return 0, ErrUnsupported }

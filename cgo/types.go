@@ -29,8 +29,8 @@ const PostPlain PostPath = 0
 // and is left out for a while, beside a program that computes.
 const Yield = 1 << 31
 
-// PollPath is how a completion queue is polled: one of these, or what
-// [NewPollPath] answers.
+// PollPath is how a completion queue is polled: one of these, or the result of
+// [NewPollPath].
 type PollPath uintptr
 
 const (
@@ -150,7 +150,7 @@ type SGE struct {
 }
 
 // SendWR has the layout of struct ibv_send_wr. The words named Op are a union
-// whose meaning depends on the opcode: see [SendWR.SetRDMA] and its siblings.
+// with a meaning for each opcode: see [SendWR.SetRDMA] and its siblings.
 type SendWR struct {
 	ID      uint64
 	Next    uintptr
@@ -240,7 +240,7 @@ type WCEx struct {
 	Sender    [16]byte
 }
 
-// FieldSender asks for a completion queue of EFA that tells the GID of a received
+// FieldSender requests a completion queue of EFA that has the GID of a received
 // datagram's sender (GV_FIELD_SENDER of extended.h).
 const FieldSender = 1 << 62
 
@@ -351,7 +351,7 @@ type SRQAttr struct {
 	Limit  uint32
 }
 
-// DeviceAttrEx is what the extended query tells beside [DeviceAttr]; a device
+// DeviceAttrEx is what the extended query returns beside [DeviceAttr]; a device
 // without it has zeroes.
 type DeviceAttrEx struct {
 	ODP           uint64 // enum ibv_odp_general_caps
@@ -368,7 +368,7 @@ type DeviceAttrEx struct {
 	MaxDMSize     uint64 // device memory, bytes
 }
 
-// Mlx5Attr is what mlx5dv_query_device tells.
+// Mlx5Attr is what mlx5dv_query_device returns.
 type Mlx5Attr struct {
 	Flags       uint64
 	DCODPCaps   uint32

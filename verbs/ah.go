@@ -113,8 +113,8 @@ func (p *PD) CreateAHFromWC(wc *WC, grh []byte, port uint8) (*AH, error) {
 }
 
 // CreateAHFromWCEx is CreateAHFromWC for completions of a queue with [FieldSender], and
-// does the same for other completions. EFA names only senders to whom there is no address
-// handle yet. For the others, [WC.SLID] is the [AH.Number] of the handle to reply with.
+// does the same for other completions. EFA names only senders without an address handle.
+// For the others, [WC.SLID] is the [AH.Number] of the handle to reply with.
 func (p *PD) CreateAHFromWCEx(wc *WCEx, grh []byte, port uint8) (*AH, error) {
 	if wc == nil {
 		return p.CreateAHFromWC(nil, grh, port)

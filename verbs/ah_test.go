@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
-// A server answers whoever asks, by what the completion and the packet say of
+// A server replies to any sender, by what the completion and the packet say of
 // the sender.
 func TestAnswerToAStranger(t *testing.T) {
 	client, server := rig.NewPair(t, verbs.QPConfig{Type: verbs.UD}, verbs.CQConfig{}, verbs.ConnectConfig{})

@@ -80,7 +80,7 @@ type Batch struct {
 
 	named []*life.Life // address handles and windows, to be held open while posting
 	dests []targeted   // of a queue pair without a connection
-	by    *Dispatcher  // whose tags its numbers have, or nil
+	by    *Dispatcher  // owner of the tags in its numbers, or nil
 }
 
 // NewBatch makes a batch of up to n work requests; n above the queue's
@@ -137,7 +137,7 @@ func (b *Batch) fail(err error, detail ...any) {
 }
 
 // next fills in a request to remote memory, which callers overwrite for other
-// kinds, or answers nil. It is the one call that adding a request makes: the
+// kinds, or returns nil. It is the only call that adding a request makes: the
 // methods below are small enough to be inlined around it.
 func (b *Batch) next(id uint64, op uint32, flags SendFlags, to Remote, sges []SGE) *cgo.SendWR {
 	if flags&Inline != 0 {
@@ -194,7 +194,7 @@ func (b *Batch) refuse(to Remote, sges []SGE) *cgo.SendWR {
 	return nil
 }
 
-// carriesData tells whether a request sends local memory.
+// carriesData reports whether a request sends local memory.
 func carriesData(op uint32) bool { return op <= opSendImm || op == opSendInv }
 
 // maxInlinePieces is GV_MAX_INLINE_PIECES of package cgo.
@@ -207,10 +207,10 @@ func sizeOf(sges []SGE) (n uint64) {
 	return n
 }
 
-// nextInline is next for data that is copied. How much there is is checked before
-// the provider is asked: some answer a request that is too long as they answer one
-// that finds the queue full (mlx5, bnxt_re), others copy it whole. It is apart from
-// next, which a call in its middle would slow down by a tenth.
+// nextInline is next for data that is copied. The length is checked before the
+// provider is called: some return the same error for a request that is too long as
+// for a full queue (mlx5, bnxt_re), others copy it whole. It is apart from next,
+// which a call in its middle would slow down by a tenth.
 //
 //go:noinline
 func (b *Batch) nextInline(id uint64, op uint32, flags SendFlags, to Remote, sges []SGE) *cgo.SendWR {
@@ -251,7 +251,7 @@ func (b *Batch) Write(id uint64, flags SendFlags, to Remote, sges ...SGE) {
 	b.next(id, opWrite, flags, to, sges)
 }
 
-// WriteImm adds a WRITE whose immediate consumes a receive at the peer.
+// WriteImm adds a WRITE with an immediate, which consumes a receive at the peer.
 func (b *Batch) WriteImm(id uint64, flags SendFlags, imm uint32, to Remote, sges ...SGE) {
 	if w := b.next(id, opWriteImm, flags, to, sges); w != nil {
 		w.ImmData = bigEndian32(imm)
@@ -263,7 +263,7 @@ func (b *Batch) Read(id uint64, flags SendFlags, from Remote, sges ...SGE) {
 	b.next(id, opRead, flags, from, sges)
 }
 
-// FetchAdd adds a FETCH_ADD of a peer's 8-byte aligned word, whose old value
+// FetchAdd adds a FETCH_ADD of a peer's 8-byte aligned word. The old value
 // goes to result, 8 bytes of local memory, in host byte order.
 //
 // Where packets get lost, Soft-RoCE may complete an atomic without its result. To detect

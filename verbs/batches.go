@@ -29,7 +29,7 @@ type entry struct {
 	at   int // of postings, or -1
 }
 
-// Posted tells what became of one batch of [Batches].
+// Posted is the result of posting one batch of [Batches].
 type Posted struct {
 	N   int   // requests that were posted, the first ones
 	Err error // why not all, as [Batch.Post] and [RecvBatch.Post] say it

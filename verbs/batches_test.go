@@ -258,7 +258,7 @@ func TestBatchesBesideClose(t *testing.T) {
 				list.Add(send)
 				switch err := list.Post(); {
 				case err == nil:
-				case errors.Is(err, verbs.ErrQueueFull): // nobody polls
+				case errors.Is(err, verbs.ErrQueueFull): // no goroutine polls
 					runtime.Gosched()
 				case errors.Is(err, verbs.ErrClosed):
 					return

@@ -5,13 +5,13 @@ import (
 	"errors"
 )
 
-// Call is a list that [Requester.Go] posts, for programs whose lists outlive a wait: the
-// wait may end, and begin again, while the list stays under way. The zero value is ready.
-// The program may use a Call again, for any requester, once the list is over and nobody
-// waits any more, but must not copy or overwrite it. Waiting for a new call while others
-// poll allocates.
+// Call is a list that [Requester.Go] posts, for programs with lists that outlive a wait:
+// the wait may end, and begin again, while the list stays under way. The zero value is ready.
+// The program may use a Call again, for any requester, once the list is over and no
+// goroutine waits for it, but must not copy or overwrite it. Waiting for a new call while
+// other goroutines poll allocates.
 type Call struct {
-	// Then, if it is set, is told of the end.
+	// Then, if it is set, is called at the end.
 	Then Ender
 
 	ending
@@ -19,11 +19,11 @@ type Call struct {
 	err error // once over
 }
 
-// Ender is told of the end of a list by whoever polls.
+// Ender is called at the end of a list, by the goroutine that polls.
 type Ender interface {
 	// Ended is called once for each list for which [Requester.Go] returned nil, before
-	// the end is told to those who wait, and perhaps before Go returns. By then the
-	// memory is the program's again. The error is nil if all of the list was executed.
+	// waiting goroutines are woken, and perhaps before Go returns. By then the memory is
+	// the program's again. The error is nil if all of the list was executed.
 	//
 	// The result of Ended becomes the error of the call. If Ended returns an error for a
 	// list that succeeded, because the results are not there or cannot be right, the
@@ -35,15 +35,15 @@ type Ender interface {
 }
 
 // Go posts a list that build makes, waiting for room in the queue as [Requester.Do] does,
-// and leaves it under way. An error says that nothing of the list will be executed, and
-// Then is not told. Otherwise the memory that the list names belongs to the device until
+// and leaves it under way. After an error nothing of the list will be executed, and Then
+// is not called. Otherwise the memory that the list names belongs to the device until
 // the call is over: contexts end waits, not lists. If a list has to end, because the peer
 // has been silent for too long, [QP.ToError] or [Requester.Close] ends it, together with
 // all others.
 //
-// Go looks once whether the list, or any other, is over already. After that somebody has
-// to poll: [Call.Wait] does, and so does everything else that waits for a requester of
-// the same completion queue. No goroutine polls by itself.
+// Go polls once for the end of this or any other list. After that the program has to
+// poll: [Call.Wait] does, and so does everything else that waits for a requester of the
+// same completion queue. No goroutine polls by itself.
 func (r *Requester) Go(ctx context.Context, c *Call, build func(*List)) error {
 	if c == nil {
 		err := r.alive()
@@ -95,7 +95,7 @@ func (c *Call) lookOrListen(ctx context.Context) error {
 		return c.look(ctx, rt)
 	}
 	c.r.mu.Lock()
-	if c.token == nil { // of those who have to wait for others, the first one
+	if c.token == nil { // the first goroutine that has to wait while another polls
 		c.token = make(chan struct{}, 1)
 	}
 	c.r.mu.Unlock()
@@ -113,12 +113,12 @@ func (r *Requester) endCall(s *slot) {
 		return
 	}
 	go func() { // to find out may take a moment
-		defer r.router.cq.wake() // who waits for the call may be polling, with nothing under way
+		defer r.router.cq.wake() // a waiter of the call may be polling, with nothing under way
 		r.settle(s)
 	}()
 }
 
-// settle gives a call its answer, in turn or later. Afterwards the slot is free.
+// settle gives a call its result, with the poll lock or later. Afterwards the slot is free.
 func (r *Requester) settle(s *slot) {
 	c, err := s.call, r.result(s)
 	failed, returned := err != nil, false

@@ -36,7 +36,7 @@ func TestRequesterGo(t *testing.T) {
 	eachCQ(t, func(t *testing.T, cc verbs.CQConfig) {
 		a, b := rig.NewPair(t, verbs.QPConfig{MaxSendWR: 8}, cc, verbs.ConnectConfig{})
 		r, ctx, far := newRequester(t, a, verbs.RequesterConfig{}), t.Context(), b.MR.Region()
-		// More than there is room for, and nobody waits before the last is posted.
+		// More than there is room for, and no goroutine waits before the last is posted.
 		calls, enders := make([]verbs.Call, 100), make([]ender, 100)
 		for i := range calls {
 			calls[i].Then = &enders[i]
@@ -50,7 +50,7 @@ func TestRequesterGo(t *testing.T) {
 			require.NoError(t, enders[i].err)
 			require.EqualValues(t, i, verbs.Uint64(a.MR.Bytes(), 8*i))
 		}
-		c := &calls[0] // once more, with those whose slots stay taken beside it
+		c := &calls[0] // once more, while the others' slots stay taken
 		var left []verbs.Pending
 		for range a.QP.MaxSendWR() - 1 {
 			p, err := r.Start(ctx, func(l *verbs.List) { l.Read(far.At(0), a.MR.SGE(2048, 8)) })
@@ -89,7 +89,7 @@ func TestRequesterGoRefusals(t *testing.T) {
 	require.EqualValues(t, 1, e.times.Load())
 }
 
-// A context ends the wait and not the list, whose end several wait for later.
+// A context ends the wait and not the list; several goroutines wait for its end later.
 func TestRequesterGoOutlivesContexts(t *testing.T) {
 	eachCQ(t, func(t *testing.T, cc verbs.CQConfig) {
 		a, b := rig.NewPair(t, verbs.QPConfig{}, cc, patient)
@@ -118,7 +118,7 @@ func TestRequesterGoOutlivesContexts(t *testing.T) {
 	})
 }
 
-// Calls that nobody waits for end with the requester, or with the queue pair.
+// Calls that no goroutine waits for end with the requester, or with the queue pair.
 func TestRequesterEndsAbandonedCalls(t *testing.T) {
 	own := errors.New("the program's reason")
 	for name, end := range map[string]struct {

@@ -20,7 +20,7 @@ import (
 )
 
 // patient is for SENDs that stay under way because there is no receive: Soft-RoCE of
-// 6.1 gives those up as if nobody answered.
+// 6.1 gives those up as if the peer did not respond.
 var patient = verbs.ConnectConfig{AckTimeout: 4 * time.Second}
 
 // eachContext runs f with a context that ends and with one that never does: they are
@@ -30,8 +30,8 @@ func eachContext(t *testing.T, f func(t *testing.T, ctx context.Context)) {
 	t.Run("never ends", func(t *testing.T) { f(t, context.Background()) })
 }
 
-// A call that was flushed before anybody knows why is over a moment later, when
-// nothing more completes that could wake who waits for it.
+// A call that was flushed before the cause is known is over a moment later, when
+// nothing more completes that could wake its waiter.
 func TestFlushedCallEndsItsWait(t *testing.T) {
 	eachCQ(t, func(t *testing.T, cc verbs.CQConfig) {
 		eachContext(t, func(t *testing.T, ctx context.Context) {
@@ -58,8 +58,8 @@ func TestFlushedCallEndsItsWait(t *testing.T) {
 	})
 }
 
-// All slots are taken: by lists that are over and that nobody has waited for yet, and
-// by a call under way, which nobody waits for. Whatever gives a slot back has the next
+// All slots are taken: by lists that are over and were not waited for yet, and
+// by a call under way without a waiter. Whatever gives a slot back has the next
 // post go on, and what ends the post does so at once.
 func TestRequesterGoWithoutASlot(t *testing.T) {
 	for name, end := range map[string]struct {
@@ -175,7 +175,7 @@ func TestCallsOnAQueuePairThatComesAndGoes(t *testing.T) {
 				require.NoError(t, b.Reset())
 				require.NoError(t, errors.Join(a.QP.Init(), b.QP.Init()))
 				require.NoError(t, b.QP.Connect(a.Endpoint(t), verbs.ConnectConfig{}))
-				_ = a.QP.Connect(b.Endpoint(t), verbs.ConnectConfig{}) // somebody's silent death may come in between
+				_ = a.QP.Connect(b.Endpoint(t), verbs.ConnectConfig{}) // a silent death may come in between
 			}
 			time.Sleep(2 * time.Millisecond)
 			inTime(t, 10*time.Second, "Close", func() { require.NoError(t, r.Close()) })
@@ -252,7 +252,7 @@ func (w *comesAndGoes) step(added, posted *atomic.Int64) {
 }
 
 // Goroutines wait under contexts of their own, which end while nothing completes, and
-// under some that come again: each end is heard of by who waits under it, at once, and
+// under some that come again: each end ends the wait under it, at once, and
 // ends no other wait.
 func TestContextsEndTheirOwnWaits(t *testing.T) {
 	seed, rounds := testseed.New(t), 300

@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/internal/testseed"
 )
 
-// told counts how often a call is told of its end, and answers for it.
+// told counts how often a call is told of its end, and returns its error.
 type told struct {
 	t     *testing.T
 	c     *Call
@@ -38,7 +38,7 @@ func (r *Requester) flyCall(i int, c *Call) (id uint64) {
 	return id
 }
 
-// Random completions: each call is told once, its answer is what Wait answers, and
+// Random completions: each call is told once, its error is what Wait returns, and
 // its slot is free again.
 func TestCallsAreTold(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
@@ -112,7 +112,7 @@ func TestAllWhoWaitForACallWake(t *testing.T) {
 		r := requestersOf(rt)[0]
 		var c Call // used again and again
 		for range 50 {
-			require.True(t, rt.turn.Try()) // somebody polls all the time
+			require.True(t, rt.turn.Try()) // a goroutine polls all the time
 			id := r.flyCall(0, &c)
 			hasty, cancel := context.WithCancel(context.Background())
 			ends := make(chan error, 8)

@@ -10,7 +10,7 @@ import (
 )
 
 // Ethernet goes by GID. InfiniBand goes by LID, and has a route header only
-// where the subnet is another one or somebody wants it.
+// where the subnet is another one or the program asks for it.
 func TestPathToPeer(t *testing.T) {
 	gid := func(s string) GID { return GIDOf(netip.MustParseAddr(s)) }
 	roce := GIDEntry{Type: GIDRoCEv2, Port: 1, Index: 3, GID: gid("10.77.0.1")}

@@ -183,7 +183,7 @@ func TestConstantsNameTheirs(t *testing.T) {
 	}
 }
 
-// compile answers what the C compiler of the build says of the constants.
+// compile returns what the C compiler of the build says of the constants.
 func compile(t *testing.T, all []constant) string {
 	t.Helper()
 	cc := strings.Fields(os.Getenv("CC"))

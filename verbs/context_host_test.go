@@ -115,7 +115,7 @@ func leave(t *testing.T, r *Requester, name string, call func(context.Context, *
 	return e
 }
 
-// A call whose context ends while the peer is silent returns. The place in the queue and the
+// A call returns when its context ends while the peer is silent. The place in the queue and the
 // memory are the device's until its completion is taken, which nothing else has to poll for.
 func TestContextEndsInFlight(t *testing.T) {
 	eachHostCQ(t, func(t *testing.T, cc CQConfig) {
@@ -198,7 +198,7 @@ func TestInFlightEnds(t *testing.T) {
 	})
 }
 
-// A masked atomic whose context ends returns. The next one waits until the memory is not the
+// A masked atomic returns when its context ends. The next one waits until the memory is not the
 // device's any more, at the latest when the requester is closed.
 func TestMaskedInFlight(t *testing.T) {
 	eachHostCQ(t, func(t *testing.T, cc CQConfig) {

@@ -35,10 +35,10 @@ type CQConfig struct {
 	// sleep, or are virtual, that is many times what a READ takes. Polling costs the time
 	// of a CPU that has nothing else to do.
 	PollFor time.Duration
-	// SolicitedOnly wakes Wait only for completions of receives whose sender
-	// asked for it ([Solicited]) and for failures.
+	// SolicitedOnly wakes Wait only for completions of receives for which the sender
+	// requested it ([Solicited]) and for failures.
 	SolicitedOnly bool
-	// Fields asks for an extended queue, whose completions have these fields besides the
+	// Fields requests an extended queue: its completions have these fields besides the
 	// usual ones: see [CQ.PollEx]. All other calls work as ever.
 	Fields WCFields
 	// SingleThreaded leaves out the queue's lock, if the provider can. The program must
@@ -263,8 +263,8 @@ func (c *CQ) PollSpin(wcs []WC, spins int) (int, error) {
 	return c.poll(nil, wcs, uint32(max(spins, 0)))
 }
 
-// poll polls for whoever takes the completions, a router or, as nil, the program.
-// Another one than that gets none.
+// poll polls for a router or, as nil, the program. It fails unless by is the one that
+// takes the queue's completions now.
 func (c *CQ) poll(by *router, wcs []WC, spins uint32) (int, error) {
 	if len(wcs) == 0 {
 		return 0, nil
@@ -305,8 +305,8 @@ func (c *CQ) polled(wcs []WC, n int, err error) (int, error) {
 	return n, nil
 }
 
-// leave ends a call on the queue for by, when now takes the completions. That is asked
-// inside the call: a router that comes waits for those that it found there.
+// leave ends a call on the queue for by, when now takes the completions. The caller
+// checks that inside the call: installing a router waits for polls in progress.
 //
 //go:noinline
 func (c *CQ) leave(by, now *router) error {
@@ -314,7 +314,7 @@ func (c *CQ) leave(by, now *router) error {
 	return c.taken(by, now)
 }
 
-// taken is why one gets no completions of a queue whose completions another takes.
+// taken returns the error of a poll for by on a queue from which now takes the completions.
 func (c *CQ) taken(by, now *router) error {
 	if by != nil && now == nil {
 		return opError("poll", c.life.Label, errUnrouted)
@@ -322,7 +322,7 @@ func (c *CQ) taken(by, now *router) error {
 	return opError("poll", c.life.Label, ErrInUse, otherTakes)
 }
 
-// pollError is said only once the queue is empty: what is in it is still good.
+// pollError is returned only once the queue is empty: completions in it are still good.
 func (c *CQ) pollError(err error) error {
 	if c.overrun.Load() {
 		return opError("poll", c.life.Label, ErrOverrun, "depth ", c.Depth(), ": completions are lost and the queue must be closed")

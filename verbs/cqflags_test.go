@@ -51,7 +51,7 @@ func TestCQFlags(t *testing.T) {
 	require.ErrorContains(t, err, "flags 0x2")
 }
 
-// TestSenderOfDatagram: a server on EFA answers a stranger, and knows who comes
+// TestSenderOfDatagram: a server on EFA replies to an unknown sender, and knows it
 // again.
 func TestSenderOfDatagram(t *testing.T) {
 	d, p, _, _ := driverRig(t)

@@ -105,7 +105,7 @@ func TestMadeFor(t *testing.T) {
 		complete`)
 }
 
-// counted are the kinds of queue pairs whose requests are counted.
+// counted are the kinds of queue pairs with counted requests.
 var counted = map[string]QPConfig{
 	"RC":           {Extended: true},
 	"UC":           {Type: UC, Extended: true},

@@ -13,18 +13,18 @@ import (
 type death struct {
 	dead  atomic.Bool
 	mu    sync.Mutex
-	done  chan struct{} // made for those who ask
+	done  chan struct{} // made by the first Done
 	cause error
 	life  uint32            // grows with each revival
 	then  func(cause error) // called once, by a goroutine of its own
-	stays bool              // through a reset; who changes it holds QP.modify
+	stays bool              // through a reset; guarded by QP.modify
 }
 
 // Done is closed when the queue pair has ended: [QP.Err] says why. A queue pair
 // that goes through [StateReset] begins anew, with another channel.
 //
 // A queue pair ends by whatever comes first: a failed request of an RC or UC queue pair,
-// when anybody polls its completion; an event of the device; the end of a connection of
+// when its completion is polled; an event of the device; the end of a connection of
 // package rdmacm; [QP.End], [QP.ToError] and [QP.Close]. A peer that dies while nothing
 // is under way shows with the next request.
 func (q *QP) Done() <-chan struct{} {
@@ -100,7 +100,7 @@ func (q *QP) dieLocked(cause error) (life uint32) {
 	return d.life
 }
 
-// ended is Err with the life that it ended.
+// ended returns Err and the life that ended.
 func (q *QP) ended() (life uint32, cause error) {
 	if !q.death.dead.Load() {
 		return 0, nil
@@ -110,14 +110,14 @@ func (q *QP) ended() (life uint32, cause error) {
 	return q.death.life, q.death.cause
 }
 
-// lived is which life it is, and how it ended if it did.
+// lived returns the current life, and the cause if it has ended.
 func (q *QP) lived() (life uint32, cause error) {
 	q.death.mu.Lock()
 	defer q.death.mu.Unlock()
 	return q.death.life, q.death.cause
 }
 
-// stands is why a queue pair takes no requests, which its device may know first.
+// stands returns why the queue pair takes no requests, if so. The device may know first.
 func (q *QP) stands(op string) error {
 	if cause := q.Err(); cause != nil {
 		return opError(op, q.named(), class(ErrState, cause))
@@ -134,12 +134,12 @@ func (q *QP) stands(op string) error {
 	})
 }
 
-// explain is what ended a queue pair, of which something was flushed in that life.
-// That may be told of before its cause, which [QP.ToError] or an event of the
-// device is about to tell: it is waited for.
+// explain returns the cause of a flush in generation life. The flush may be polled
+// before [QP.ToError] or an event of the device has set the cause, so explain waits
+// up to 100 ms for it.
 func (q *QP) explain(life uint32) error {
 	const patience = 100 * time.Millisecond
-	if r := q.requester.Load(); r != nil && r.router != nil { // it may be a request's, for which nobody polls
+	if r := q.requester.Load(); r != nil && r.router != nil { // the cause may be a request that no goroutine polls for
 		r.Poll()
 	}
 	select {
@@ -157,11 +157,11 @@ func (q *QP) explain(life uint32) error {
 var errRevived = errors.New("the queue pair was reset since")
 
 // errSilentDeath: requests are flushed, and neither the program nor an event nor
-// another request told why.
+// another request gave the cause.
 var errSilentDeath = errors.New("the device flushes its requests and does not say why")
 
 // stateIn changes the state of a queue pair that died in that life, unless it was
-// revived since. It stays dead even in RESET, so that nobody finds it alive between.
+// revived since. It stays dead even in RESET, so that it never looks alive in between.
 func (q *QP) stateIn(life uint32, s QPState) error {
 	a := QPAttr{State: s}
 	raw := a.raw()
@@ -175,7 +175,7 @@ func (q *QP) stateIn(life uint32, s QPState) error {
 	return q.modifyLocked(&raw, AttrState)
 }
 
-// revive is for a queue pair that went to [StateReset]: its next life begins.
+// revive begins the next life of a queue pair that went to [StateReset].
 func (q *QP) revive() {
 	d := &q.death
 	d.mu.Lock()
@@ -191,7 +191,7 @@ func (q *QP) revive() {
 func (q *QP) entered(s QPState) {
 	switch s {
 	case StateReset:
-		defer q.revive() // whatever functions of the program do that are told
+		defer q.revive() // even if a function of the program panics in cut
 		if r := q.receiver.Load(); r != nil {
 			defer r.cut()
 		}
@@ -207,11 +207,11 @@ func (q *QP) entered(s QPState) {
 	}
 }
 
-// heldPosts are locks of who posts.
+// heldPosts are the locks under which requester, receiver and keep-alive post.
 type heldPosts [3]*sync.Mutex
 
-// holdPosts keeps the queue pair's requester, receiver and keep-alive from posting, until
-// what it answers is released: a reset would lose what is posted beside it.
+// holdPosts keeps the queue pair's requester, receiver and keep-alive from posting until
+// held is released: a reset would lose requests posted at the same time.
 func (q *QP) holdPosts() (held heldPosts) {
 	if r := q.requester.Load(); r != nil {
 		held[0] = &r.sending
@@ -251,8 +251,7 @@ func (q *QP) named() string {
 	return q.life.Label
 }
 
-// failed looks for completions of requests that failed, and tells their queue
-// pairs.
+// failed ends the queue pairs of completions that failed.
 func (c *CQ) failed(wcs []WC) {
 	if c.router.Load() != nil { // deliver knows more
 		return
@@ -262,8 +261,8 @@ func (c *CQ) failed(wcs []WC) {
 	}
 }
 
-// failedOne tells of a request that may have failed. A flushed one says nothing
-// about its cause.
+// failedOne ends the queue pair of a completion if it failed. A flushed one says
+// nothing about the cause.
 func (c *CQ) failedOne(wc *WC) {
 	switch wc.Status() {
 	case WCSuccess, WCFlushed:
@@ -306,13 +305,13 @@ func (r *asyncReader) qpOf(num uint32) *QP {
 	return nil
 }
 
-// errDeviceFailed is the death of all queues of a device. EIO is what the kernel answers
+// errDeviceFailed is the cause for all queues of a failed device. The kernel returns EIO
 // from then on.
 var errDeviceFailed = fmt.Errorf("the device failed: %w", syscall.EIO)
 
-// diedAll ends all queue pairs of a device, and has those who wait for completions give
-// up: there are none any more, nor events of them. Of the end of its channel a queue hears
-// only if it waits just then.
+// diedAll ends all queue pairs of a device, and makes waits for completions fail: there
+// are no more completions or events. A queue notices the end of its channel only while
+// it waits.
 func (r *asyncReader) diedAll(cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -60,7 +60,7 @@ type Device struct {
 
 // DeviceConfig configures opening a device. The zero value is fine.
 type DeviceConfig struct {
-	// Logger receives asynchronous events that nobody waits for (a port going
+	// Logger receives asynchronous events that no call waits for (a port going
 	// down, a queue pair in error). Nil discards them.
 	Logger *slog.Logger
 }

@@ -12,11 +12,11 @@ import (
 // share one queue pair should use a [Requester] or a [Receiver].
 type Engine interface {
 	// Completed takes the completion of the request that was posted under [Dispatcher.ID]
-	// of that tag. Whoever polls calls it, for one completion at a time, in the order of
-	// the queue; the completion is valid until Completed returns. All others wait
-	// meanwhile. So Completed must not wait for anything except locks that nobody holds
-	// while calling the dispatcher, and must not call the dispatcher, except for
-	// [Waiter.Wake].
+	// of that tag. The polling goroutine calls it, for one completion at a time, in the
+	// order of the queue; the completion is valid until Completed returns. All other
+	// goroutines wait meanwhile. So Completed must not wait for anything except locks
+	// that are never held while calling the dispatcher, and must not call the
+	// dispatcher, except for [Waiter.Wake].
 	Completed(tag uint64, wc *WC)
 	// Lost is called, perhaps several times, when the queue can no longer be polled:
 	// requests under way will not complete. It may wait, and may close queue pairs.
@@ -35,7 +35,8 @@ type Engine interface {
 //	err = d.Wait(ctx, &waiter) // until the engine says waiter.Wake()
 //
 // While a queue is dispatched, polling it directly is refused with [ErrInUse]. So is
-// posting requests that complete there in any other way than through those who share it.
+// posting requests that complete there other than through its dispatchers, requesters
+// and receivers.
 //
 // Methods may be called from any number of goroutines. They do not allocate, except those
 // that make something, and a wait with a new [Waiter] while others poll.
@@ -91,7 +92,7 @@ func (d *Dispatcher) CQ() *CQ { return d.rt.cq }
 // ID is the work request's number for a tag, of which the lower 48 bits count.
 func (d *Dispatcher) ID(tag uint64) uint64 { return d.index<<48 | tag&MaxTag }
 
-// NewBatch is [QP.NewBatch] for requests whose numbers are [Dispatcher.ID]'s. The
+// NewBatch is [QP.NewBatch] for requests with numbers from [Dispatcher.ID]. The
 // sends of the queue pair have to complete in the dispatcher's queue.
 func (d *Dispatcher) NewBatch(q *QP, n int) (*Batch, error) {
 	if err := d.serves(q, q.sendCQ); err != nil {
@@ -140,7 +141,7 @@ func (d *Dispatcher) refused(op string) error {
 	return opError(op, "dispatcher of "+d.rt.cq.life.Label, ErrClosed)
 }
 
-// mayPost refuses posts by who is not, or no more, among those that share the queue.
+// mayPost refuses a post to a shared queue unless d is a dispatcher of it that is open.
 func (d *Dispatcher) mayPost(op string, cq *CQ) error {
 	if d == nil {
 		return cq.unrouted(op)
@@ -156,7 +157,7 @@ type Found struct {
 }
 
 // Deliver delivers the completions, the engine's and others', and returns how many there
-// are. It must be called once, and soon: until then nobody else can poll.
+// are. It must be called once, and soon: until then no other goroutine can poll.
 func (f Found) Deliver() int {
 	if f.rt == nil {
 		return 0
@@ -168,9 +169,9 @@ func (f Found) Deliver() int {
 	return f.n
 }
 
-// PostPoll posts a batch of the dispatcher's and, unless somebody else is polling, looks
-// for completions in the same crossing into C, up to spins times again while there are
-// none. An engine that posts under a lock which Completed also takes must release it
+// PostPoll posts a batch of the dispatcher's and, unless another goroutine is polling,
+// polls in the same crossing into C, up to spins times again while there are no
+// completions. An engine that posts under a lock which Completed also takes must release it
 // before [Found.Deliver]. posted and err are [Batch.Post]'s, or say why the queue can no
 // longer be polled ([ErrOverrun], with all posted). Deliver must be called in any case. A
 // batch of another dispatcher is refused with [ErrAttributes] and stays as it is.
@@ -195,8 +196,8 @@ func (d *Dispatcher) PostPoll(b *Batch, spins int) (posted int, found Found, err
 }
 
 // Poll looks for completions, up to spins times again while there are none, and delivers
-// them. It returns how many there were, of all who share the queue; 0 if somebody else is
-// polling.
+// them. It returns how many there were, for all that share the queue; 0 if another
+// goroutine is polling.
 func (d *Dispatcher) Poll(spins int) (int, error) {
 	if err := d.open("poll"); err != nil {
 		return 0, err
@@ -220,8 +221,8 @@ func (d *Dispatcher) Poll(spins int) (int, error) {
 }
 
 // Wait waits until the waiter has been woken, or returns why it gives up: the context's
-// error, as it is, or that the queue can no longer be polled. Meanwhile it polls for all
-// who wait, in turn. If the waiter has been woken already, Wait returns at once.
+// error, as it is, or that the queue can no longer be polled. Meanwhile waiting goroutines
+// poll for all, in turn. If the waiter has been woken already, Wait returns at once.
 func (d *Dispatcher) Wait(ctx context.Context, w *Waiter) error {
 	rt := d.rt
 	if w == nil {
@@ -251,13 +252,13 @@ func (d *Dispatcher) Wait(ctx context.Context, w *Waiter) error {
 	return nil
 }
 
-// Wake is [Waiter.Wake] for everybody but the engine's Completed.
+// Wake is [Waiter.Wake] for all callers but the engine's Completed.
 func (d *Dispatcher) Wake(w *Waiter) {
 	if w == nil {
 		return
 	}
 	w.Wake()
-	if w.count.Load() == 0 { // it may be parked itself, with the turn
+	if w.count.Load() == 0 { // it may be parked itself, with the poll lock
 		d.rt.cq.wake()
 	}
 }
@@ -283,7 +284,7 @@ func (d *Dispatcher) close() {
 	rt.cq.life.Release("dispatcher")
 }
 
-// drain delivers what is in the queue, and ends the dispatching in turn.
+// drain delivers what is in the queue, and ends the dispatching with the poll lock.
 func (d *Dispatcher) drain() {
 	d.rt.hold()
 	defer d.rt.turn.Release()
@@ -315,7 +316,7 @@ type Waiter struct {
 }
 
 // Reset makes a waiter ready for another wait. The goroutine that waits calls it before
-// anybody else knows that there is something to wait for.
+// any other goroutine knows that there is something to wait for.
 func (w *Waiter) Reset() {
 	w.woken.Store(false)
 	select {
@@ -334,8 +335,8 @@ func (w *Waiter) Wake() {
 	w.rouse()
 }
 
-// listen waits for the turn to poll, to be woken or for the context's end, and tells
-// whether it has the turn.
+// listen waits for the poll lock, to be woken or for the context's end, and reports
+// whether it has the lock.
 func (w *Waiter) listen(ctx context.Context, rt *router) bool {
 	if w.token == nil {
 		w.token = make(chan struct{}, 1)

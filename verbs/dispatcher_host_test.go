@@ -100,7 +100,7 @@ func TestEnginesGetNothingElse(t *testing.T) {
 	require.NoError(t, d.Close())
 }
 
-// PostPoll hands out nothing before Deliver, and while somebody else polls it only
+// PostPoll hands out nothing before Deliver, and while another goroutine polls it only
 // posts. Afterwards others can poll.
 func TestPostPollInTwoSteps(t *testing.T) {
 	e, d, c, q, b := hostEngine(t, CQConfig{PollOnly: true})
@@ -191,7 +191,7 @@ func TestWaitersWake(t *testing.T) {
 	within(t, 5*time.Second, "Wait of one who listens", wg.Wait)
 
 	for _, wake := range []func(){
-		func() { d.Wake(&e.w) },                               // while somebody else polls on
+		func() { d.Wake(&e.w) },                               // while another goroutine polls on
 		func() { e.w.woken.Store(true); d.rt.turn.Release() }, // about to be roused, and has the turn first
 	} {
 		e.w.Reset()
@@ -210,8 +210,8 @@ func TestWaitersWake(t *testing.T) {
 	require.ErrorIs(t, d.Wait(t.Context(), &e.w), ErrClosed)
 }
 
-// Of several who listen each is woken though there is one token, and nobody leaves
-// one behind who was not listened for.
+// Of several listeners each is woken though there is one token, and no token is left
+// behind by a rouse without a listener.
 func TestListeners(t *testing.T) {
 	rt := bareRouter(1, 1)
 	e := &ending{}

@@ -20,7 +20,7 @@ import (
 	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
-// readers is an engine whose goroutines READ words of the peer's memory, each with a
+// readers is an engine with goroutines that READ words of the peer's memory, each with a
 // slot of its own.
 type readers struct {
 	a, b *rig.Side
@@ -29,7 +29,7 @@ type readers struct {
 	mu    sync.Mutex // posting, and what Completed takes
 	batch *verbs.Batch
 	slots []read
-	wrong int // completions of nobody
+	wrong int // completions without an owner
 	lost  chan error
 	uses  uint64
 }
@@ -90,7 +90,7 @@ func (e *readers) read(ctx context.Context, i, from, spins int) error {
 	return s.err
 }
 
-// Two engines and a requester share a queue: whoever polls, each completion comes to
+// Two engines and a requester share a queue: whichever polls, each completion comes to
 // the request that it is of.
 func TestDispatcher(t *testing.T) {
 	eachCQ(t, func(t *testing.T, cc verbs.CQConfig) {
@@ -210,7 +210,7 @@ func TestDispatcherRefuses(t *testing.T) {
 }
 
 // A wait ends by a context, by being woken from elsewhere, and at once if it was woken
-// before, whoever of those who wait polls.
+// before, whichever waiter polls.
 func TestDispatcherWaits(t *testing.T) {
 	eachCQ(t, func(t *testing.T, cc verbs.CQConfig) {
 		a, b := rig.NewPair(t, verbs.QPConfig{}, cc, verbs.ConnectConfig{})
@@ -276,7 +276,7 @@ func TestDispatcherFailureAndNewLife(t *testing.T) {
 	require.Zero(t, e.wrong)
 }
 
-// More requests than room was asked for: the queue overruns, and whoever waits or
+// More requests than room was asked for: the queue overruns, and each goroutine that waits or
 // polls learns of it, and the engine does.
 func TestDispatcherBrokenQueue(t *testing.T) {
 	for _, polled := range []bool{false, true} {

@@ -23,8 +23,8 @@
 //
 // A [Requester] serves any number of goroutines, and a [Receiver] hands them the messages
 // that arrive. Both are built on batches of work requests and completions, which a
-// program can use itself if it keeps many requests outstanding and knows which completion
-// is whose:
+// program can use itself if it keeps many requests outstanding and matches completions
+// to them:
 //
 //	batch, err := qp.NewBatch(16)
 //	batch.Read(1, verbs.Signaled, remote.At(0), mr.SGE(0, 64))
@@ -41,7 +41,7 @@
 // nothing.
 //
 // Memory: registered memory never moves and is not collected while it is registered. [MR]
-// says who may touch which byte, and when.
+// says when the program and the device may touch which byte.
 //
 // Errors: decisions are sentinels ([ErrQueueFull], [ErrState], ...), found with
 // [errors.Is]; the text names the operation, the object, the errno and the likely cause.
@@ -49,8 +49,8 @@
 // package panic.
 //
 // Concurrency: everything may be used by any number of goroutines, except that a [Batch]
-// or [RecvBatch] belongs to one at a time. A completion goes to whoever polls it first.
-// So goroutines that share a queue pair need a [Requester] and a [Receiver], which give
+// or [RecvBatch] belongs to one at a time. A completion goes to the first that polls it,
+// so goroutines that share a queue pair need a [Requester] and a [Receiver], which give
 // each its own completions; protocols that own many queue pairs need a [Dispatcher].
 //
 // Functions of the program ([Ender.Ended], [ReceiverConfig.Arrived], the methods of an
@@ -61,7 +61,7 @@
 // not return is a failure of its list, which ends the queue pair; a goroutine that waits
 // for a request of its own goes on waiting until the device is done with that.
 //
-// Death: [QP.Done] and [QP.Err] tell when and why a queue pair ended. By default a peer
+// Death: [QP.Done] and [QP.Err] report when and why a queue pair ended. By default a peer
 // that is gone is detected half a second after the next request.
 //
 // Peers that know each other's IP address need no exchange of endpoints: package rdmacm

@@ -34,7 +34,7 @@ func (t *TD) Close() error {
 	return t.life.Close("td", nil, func() error { return t.dev.destroyed(cgo.DeallocTD(t.td)) })
 }
 
-// ParentDomain makes a protection domain with the keys and memory of p, whose
+// ParentDomain makes a protection domain with the keys and memory of p. Its
 // queue pairs belong to the thread domain td, if it is not nil: the caller
 // promises that no two goroutines use one at the same time.
 func (p *PD) ParentDomain(td *TD) (*PD, error) {

@@ -16,15 +16,15 @@ const drainID = 0xd7a1_d7a1_d7a1_d7a1
 // ErrDrain: the device did not flush a queue pair in time.
 var ErrDrain = errors.New("queue pair not drained")
 
-// drainTimeout bounds a drain whose context has no deadline. A device flushes
-// within microseconds; one that has failed, never.
+// drainTimeout bounds a drain with a context that has no deadline. A device flushes
+// within microseconds; a failed device never does.
 const drainTimeout = 5 * time.Second
 
 // Drain moves the queue pair to [StateError] and waits until everything in it
 // has completed, most of it as [WCFlushed]. Afterwards the device touches none
 // of the memory that its requests named, and [QP.Close] loses no completion.
 //
-// Drain polls the completion queues of the queue pair; nobody else may poll or
+// Drain polls the completion queues of the queue pair; no other goroutine may poll or
 // wait on them meanwhile. It passes on each completion that it finds to each,
 // those of other queue pairs included; nil drops them, and is refused with
 // [ErrInUse] if other queue pairs complete there. It cannot hang: without a
@@ -32,7 +32,7 @@ const drainTimeout = 5 * time.Second
 //
 // Receives of a shared receive queue stay in it. Receives of an [SRD] queue pair get no
 // completion, and end with Close. [ErrUnsupported] means that the provider leaves no way
-// to drain. That is so for a [DCT], whose Close ends what is under way, and for providers
+// to drain. That is so for a [DCT], where Close ends what is under way, and for providers
 // that take no requests in the error state (erdma): there the queue pair is then in that
 // state, and the program must count completions itself.
 func (q *QP) Drain(ctx context.Context, each func(*WC)) error {
@@ -81,7 +81,7 @@ func (q *QP) Drain(ctx context.Context, each func(*WC)) error {
 	return d.run(ctx)
 }
 
-// shared tells whether queue pairs other than q complete in the queue.
+// shared reports whether queue pairs other than q complete in the queue.
 func (c *CQ) shared(q *QP) bool {
 	own := 0
 	for _, cq := range []*CQ{q.sendCQ, q.recvCQ} {
@@ -184,7 +184,7 @@ func (d *drainer) marked(n int, err error) (bool, error) {
 const shortestFrame = 60
 
 // addMark adds a request that queue pairs of the type have; it is flushed before
-// anybody looks at where it goes.
+// its destination is used.
 func (d *drainer) addMark(b *Batch) {
 	switch {
 	case d.q.typ == RawPacket:
@@ -211,7 +211,7 @@ func (d *drainer) poll(cq *CQ) (int, error) {
 			d.each(wc)
 			continue
 		}
-		// A flushed completion does not tell its opcode. The send's mark is
+		// A flushed completion does not have its opcode. The send's mark is
 		// the first on the send queue; with one queue for both, each mark
 		// that was posted comes once.
 		switch {

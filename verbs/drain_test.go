@@ -65,7 +65,7 @@ func TestDrainMarks(t *testing.T) {
 }
 
 // TestDrainRefusedMark: erdma takes no requests in the error state either, and
-// tells of no room.
+// reports no room.
 func TestDrainRefusedMark(t *testing.T) {
 	q, _, _, _ := connected(t, QPConfig{Extended: true}, 1)
 	standin.Refuse("complete", syscall.EIO)

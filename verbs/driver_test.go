@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/cgo/standin"
 )
 
-// driverRig is a device of nobody's, whose provider writes down what is called.
+// driverRig is a device without an owner, with a provider that writes down what is called.
 func driverRig(t *testing.T) (*Device, *PD, *CQ, *SRQ) {
 	t.Helper()
 	t.Cleanup(standin.Record())

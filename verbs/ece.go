@@ -18,7 +18,7 @@ import (
 // another vendor, gets none of the options. Programs from before ECE do not understand an
 // endpoint with an offer.
 type ECE struct {
-	Vendor  uint32 // who made the device; 0: no offer
+	Vendor  uint32 // of the device; 0: no offer
 	Options uint32
 }
 
@@ -34,8 +34,8 @@ func (q *QP) ECE() (ECE, error) {
 	})
 }
 
-// offerECE asks a new queue pair for its offer: later the device tells what it
-// took. Without one there is nothing to offer, and connections are as ever.
+// offerECE queries a new queue pair's offer: later the device reports what it
+// accepted. Without an offer, connections are as ever.
 func (q *QP) offerECE() error {
 	e, err := q.ECE()
 	if err != nil && !errors.Is(err, ErrUnsupported) {
@@ -45,7 +45,7 @@ func (q *QP) offerECE() error {
 	return nil
 }
 
-// answerECE tells the device what the peer offers, if this side offers too: before
+// answerECE passes the peer's offer to the device, if this side offers too: before
 // [StateRTR], for a device that is connected forgets what it took.
 func (q *QP) answerECE(peer ECE) error {
 	if q.offer == (ECE{}) || q.State() != StateInit { // no such transition: Modify says so

@@ -43,7 +43,7 @@ var (
 	ErrMemlock = errors.New("locked-memory limit")
 	// ErrOverrun: completions were lost because the completion queue was full.
 	ErrOverrun = errors.New("completion queue overrun")
-	// ErrUnreachable: there is no route to the peer, it does not answer, or it could not
+	// ErrUnreachable: there is no route to the peer, it does not respond, or it could not
 	// connect.
 	ErrUnreachable = errors.New("unreachable")
 	// ErrPathMTU: packets that both ends' links carry are lost on the way, and shorter ones
@@ -59,7 +59,7 @@ var (
 // Detail is what is known of the cause, or empty.
 type OpError = operr.Error
 
-// InFlightError is the error of a call whose context ended while the device had its
+// InFlightError is the error of a call when its context ended while the device had its
 // requests. It matches the context's error. The requests stay under way: the device may
 // still read and write the memory that they name, and they may still be executed. So the
 // program must leave that memory alone until Done is closed; Err then returns their result.
@@ -72,7 +72,7 @@ func opError(op, object string, err error, detail ...any) error {
 // class is an errno with the sentinel that it means.
 func class(sentinel, errno error) error { return operr.Class(sentinel, errno) }
 
-// isErrno tells whether err is that errno, as cgo reports it.
+// isErrno reports whether err is that errno, as cgo returns it.
 func isErrno(err error, errno syscall.Errno) bool { return errors.Is(err, errno) }
 
 // WCError is a work request that failed: its completion's status, and the rest
@@ -104,7 +104,7 @@ func (e *WCError) Brief() string {
 	return e.Status.String() + " (" + strings.Join(more, "; ") + ")"
 }
 
-// likely has the causes of failures that are a program's or a network's, with remedies.
+// likely lists the causes of failures that are a program's or a network's, with remedies.
 var likely = map[WCStatus]string{
 	WCLocalLength:      "the message is longer than the memory of the receive, or than the port's longest message; look at ReceiverConfig.Size",
 	WCLocalQPOperation: "the device cannot carry it out: most often a message longer than the memory of the receive; look at ReceiverConfig.Size",

@@ -64,7 +64,7 @@ type subscriber struct {
 func (d *Device) Events(ctx context.Context) iter.Seq[Event] {
 	r := d.async
 	s := r.subscribe()
-	// The subscription ends with ctx even if nobody ever ranges over it.
+	// The subscription ends with ctx even if the program never ranges over it.
 	stop := context.AfterFunc(ctx, func() { r.unsubscribe(s) })
 	return func(yield func(Event) bool) {
 		defer stop()

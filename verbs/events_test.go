@@ -26,7 +26,7 @@ func TestPortDownAndUp(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), rig.Timeout)
 	defer cancel()
 	events := b.Dev.Events(ctx)
-	ignored := b.Dev.Events(t.Context()) // nobody ranges over it
+	ignored := b.Dev.Events(t.Context()) // is never ranged over
 	_ = ignored
 
 	lab.IP(t, "link", "set", netdev, "down")

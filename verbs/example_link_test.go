@@ -33,7 +33,7 @@ func ExampleDialLink() {
 	// Prints: the server's memory
 }
 
-// A server offers memory that clients may READ and WRITE, and answers their
+// A server offers memory that clients may READ and WRITE, and replies to their
 // messages.
 func ExampleServeLinks() {
 	ctx, stop := context.WithCancel(context.Background())

@@ -10,11 +10,11 @@ var (
 // Credits is how many requests the queue has room for, and how many at all.
 func Credits(r *Requester) (have, capacity int32) { return r.credits.Load(), r.capacity }
 
-// Starved tells whether a post waits for a slot.
+// Starved reports whether a post waits for a slot.
 func Starved(r *Requester) bool { return r.starved.Load() }
 
 // ErrorUntold moves a queue pair to [StateError] as a device does by itself:
-// requests are flushed, and nobody has told why yet.
+// requests are flushed, and the cause is not known yet.
 func ErrorUntold(q *QP) error {
 	return cgo.ModifyQP(q.qp, &cgo.QPAttr{State: uint32(StateError)}, uint32(AttrState))
 }

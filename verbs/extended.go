@@ -124,7 +124,7 @@ func (q *QP) init(cfg QPConfig) (cgo.QPInit, error) {
 	return in, nil
 }
 
-// opcodeNames is for the refusal of a request whose queue pair was not made for it.
+// opcodeNames is for the refusal of a request that its queue pair was not made for.
 var opcodeNames = map[uint32]string{opWrite: "WRITE", opWriteImm: "WRITE with immediate", opSend: "SEND", opSendImm: "SEND with immediate", opRead: "READ",
 	opCmpSwap: "CMP_SWAP", opFetchAdd: "FETCH_ADD", opLocalInv: "LOCAL_INV", opBindMW: "BIND_MW", opSendInv: "SEND_WITH_INV",
 	cgo.WRFlush: "FLUSH", cgo.WRAtomicWrite: "ATOMIC_WRITE", cgo.WRRaw: "a raw work queue entry"}
@@ -176,7 +176,7 @@ func (b *Batch) AtomicWrite(id uint64, flags SendFlags, at Remote, value uint64)
 type FlushType uint8
 
 const (
-	FlushGlobal     FlushType = 1 // IBV_FLUSH_GLOBAL: everybody at the peer sees the data
+	FlushGlobal     FlushType = 1 // IBV_FLUSH_GLOBAL: the data is visible to all of the peer's host
 	FlushPersistent FlushType = 2 // IBV_FLUSH_PERSISTENT: it survives a loss of power
 )
 

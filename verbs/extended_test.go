@@ -305,7 +305,7 @@ func TestExtendedCQDoesNotAllocate(t *testing.T) {
 	require.Zero(t, allocs)
 }
 
-// offers tells whether the device makes queue pairs for the operation; one made
+// offers reports whether the device makes queue pairs for the operation; one made
 // without it refuses it.
 func offers(t *testing.T, op verbs.SendOps) (yes bool) {
 	t.Helper()

@@ -402,7 +402,7 @@ func TestMessageLongerThanTheReceive(t *testing.T) {
 func TestDeadPeer(t *testing.T) {
 	conn := verbs.ConnectConfig{AckTimeout: 8 * time.Millisecond, Retries: 3}
 	a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, conn)
-	require.NoError(t, b.QP.Close()) // its device answers nothing for a queue pair that is gone
+	require.NoError(t, b.QP.Close()) // its device does not respond for a queue pair that is gone
 	batch := a.Batch(t, 1)
 	batch.Write(1, verbs.Signaled, b.MR.Region().At(0), a.MR.SGE(0, 8))
 	start := time.Now()
@@ -414,8 +414,8 @@ func TestDeadPeer(t *testing.T) {
 	require.Less(t, time.Since(start), 4*4*16*time.Millisecond+2*time.Second)
 }
 
-// overruns is called before completions pile up, and what it answers waits until there
-// are too many: who looked before would make room.
+// overruns is called before completions pile up, and returns a function that waits until there
+// are too many: polling before would make room.
 func overruns(t *testing.T, s *rig.Side) (wait func()) {
 	t.Helper()
 	events := s.Dev.Events(rig.Context(t))
@@ -529,7 +529,7 @@ func TestWaitEndsEarly(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrAttributes)
 }
 
-// No wake-up is lost: every message is answered before the next one, and both
+// No wake-up is lost: every message gets a reply before the next one, and both
 // sides always park.
 func TestEventsPingPong(t *testing.T) {
 	rounds := 2000

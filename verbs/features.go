@@ -86,7 +86,7 @@ func (d *Device) Features() (Features, error) {
 	return f, nil
 }
 
-// lacks is what regions are to be made for that the device has not, or "".
+// lacks returns a use of regions that the device does not support, or "".
 func (d *Device) lacks(a Access) string {
 	f, err := d.Features()
 	switch {

@@ -71,7 +71,7 @@ func TestEndedDoesNotReturn(t *testing.T) {
 	})
 }
 
-// The goroutine that polls waits for a request of its own, whose memory is the device's:
+// The goroutine that polls waits for a request of its own, with memory that is the device's:
 // the panic of another's function goes on once the device is done.
 func TestWaitBesideEndedThatDoesNotReturn(t *testing.T) {
 	eachAbnormal(t, func(t *testing.T, end func()) {
@@ -204,7 +204,7 @@ type endingEngine struct {
 func (e *endingEngine) Completed(tag uint64, wc *WC) { e.taker.Completed(tag, wc); e.end() }
 func (e *endingEngine) Lost(error)                   { e.end() }
 
-// Whoever polls for an engine gives the poll lock away, and all completions are delivered.
+// A goroutine that polls for an engine releases the poll lock, and all completions are delivered.
 func TestCompletedDoesNotReturn(t *testing.T) {
 	eachAbnormal(t, func(t *testing.T, end func()) {
 		_, _, c, q := hostSide(t, CQConfig{PollOnly: true})

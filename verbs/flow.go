@@ -176,7 +176,7 @@ func (r *FlowRule) check() error {
 	return nil
 }
 
-// some tells whether the rule names any header.
+// some reports whether the rule names any header.
 func (r *FlowRule) some() bool {
 	return r.DstMAC != nil || r.SrcMAC != nil || r.EtherType != 0 || r.VLAN != nil ||
 		r.Dst.IsValid() || r.Src.IsValid() || r.Protocol != 0 || r.DstPort != 0 || r.SrcPort != 0

@@ -2,13 +2,13 @@ package verbs
 
 import "syscall"
 
-// destroyed is what came of destroying an object of the device. When a device is
+// destroyed returns the result of destroying an object of the device. When a device is
 // removed, or resets itself, the kernel destroys all that programs have on it and
-// answers EIO to whatever they ask from then on: to Close an object has nothing more to
-// do. libibverbs keeps its own memory of the object, and its count of those who stand on
-// others, so that these are said to be busy. It would free that memory if
-// RDMAV_ALLOW_DISASSOC_DESTROY was set, also under somebody who is just being told of an
-// event.
+// returns EIO to every call from then on: Close of an object has nothing more to do.
+// libibverbs keeps its own memory of the object, and its count of an object's children,
+// so that a parent is reported as busy. It would free that memory if
+// RDMAV_ALLOW_DISASSOC_DESTROY was set, even while an event for the object is being
+// delivered.
 func (d *Device) destroyed(err error) error {
 	if isErrno(err, syscall.EIO) {
 		d.gone.Store(true)

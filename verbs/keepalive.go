@@ -20,8 +20,8 @@ const keepAliveLook = time.Second
 
 var errKeepAlive = errors.New("the peer's device does not acknowledge the keep-alive: its host is down or cannot be reached")
 
-// keepAlive posts empty WRITEs to a queue pair whose peer may have gone. The transport's
-// retries end the queue pair then. At most one is under way. Its completion is taken out
+// keepAlive posts empty WRITEs to a queue pair. If the peer has gone, the transport's
+// retries then end the queue pair. At most one is under way. Its completion is taken out
 // of what the program polls ([CQ.sift]); if the program does not poll, the keep-alive
 // does ([CQ.look]).
 type keepAlive struct {
@@ -87,7 +87,7 @@ func (q *QP) KeepAlive() {
 	k.timer = time.AfterFunc(k.every, q.keepAliveTick)
 }
 
-// stop ends the keep-alive. The caller holds mu.
+// stop ends the keep-alive. mu must be held.
 func (k *keepAlive) stop() {
 	if k.timer != nil {
 		k.timer.Stop()
@@ -232,11 +232,11 @@ type stash struct {
 // look polls for the completions of keep-alives in a queue that nothing else polls. The
 // program's own are kept for its next call, in their order. A queue that a router polls is
 // left to that, and one in which a call waits to that call, which looks too: no event may
-// have told it of the completion.
+// have reported the completion.
 func (c *CQ) look() {
 	if rt := c.router.Load(); rt != nil {
 		if rt.try() {
-			_ = rt.glanceOnce() // a wait is told of the error
+			_ = rt.glanceOnce() // a wait gets the error
 		}
 		return
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// keepConnAlive has a TCP connection, or one in TLS, end when its peer has not been heard
+// keepConnAlive ends a TCP connection, or one in TLS, when its peer has not been heard
 // of for about that time. Negative means never. TCP counts whole seconds.
 func keepConnAlive(conn net.Conn, every time.Duration) {
 	if c, ok := conn.(interface{ NetConn() net.Conn }); ok {

@@ -18,7 +18,7 @@ type LinkConfig struct {
 	PD *PD
 	// QP describes the queue pair: RC, UC or UD. SendCQ may be nil, for a queue of
 	// the link's own. GID may be zero, for that of the connection's local address:
-	// see [Device.GIDFor]. KeepAlive is how soon a peer whose host is gone is noticed; 0
+	// see [Device.GIDFor]. KeepAlive is how soon the loss of the peer's host is noticed; 0
 	// means [DefaultKeepAlive], negative never. [NewLink] has none unless it is set.
 	QP QPConfig
 	// Connect says how the connection behaves. Its MTU is an upper bound: a link takes
@@ -78,7 +78,7 @@ type Link struct {
 	peer atomic.Pointer[Endpoint] // once it is known
 	to   Dest
 
-	closing sync.Mutex // whoever closes second waits
+	closing sync.Mutex // a second Close waits for the first
 
 	mu        sync.Mutex
 	closed    bool        // nothing more is made
@@ -87,8 +87,8 @@ type Link struct {
 	receiver  *Receiver
 }
 
-// NewLink makes a queue pair and connects it with the peer's, whose program calls NewLink
-// at about the same time on its end of conn. When NewLink returns, the peer's queue pair
+// NewLink makes a queue pair and connects it with the peer's. The peer calls NewLink at
+// about the same time on its end of conn. When NewLink returns, the peer's queue pair
 // is ready to receive too. An error on either side ends both calls. Without a deadline in
 // ctx a silent peer is given up after [ExchangeTimeout].
 //

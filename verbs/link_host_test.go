@@ -21,7 +21,7 @@ import (
 	"github.com/goverbs/goverbs/cgo/standin"
 )
 
-// hostLink is a link of the stand-in's, connected to nobody.
+// hostLink is a link of the stand-in's, without a peer.
 func hostLink(t *testing.T) (*PD, *Link) {
 	t.Helper()
 	d, p, c, _ := driverRig(t)
@@ -211,9 +211,9 @@ func TestDialLinkGreetsFirst(t *testing.T) {
 	}
 }
 
-// Messages of a link may complete apart from what it sends. Then nobody polls for the ends of lists that
-// nobody waits for, but who posts the next one, who asks for it, and who finds receives flushed: a
-// SEND that failed may be the cause.
+// Messages of a link may complete apart from what it sends. Then the ends of lists without a waiter are
+// polled for only by the next post, by Poll, and when receives are found flushed: a SEND that failed
+// may be the cause.
 func TestLinkReceivesApart(t *testing.T) {
 	d, p, c, _ := driverRig(t)
 	l, _, err := PrepareLink(d, standinGID, LinkConfig{

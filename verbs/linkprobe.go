@@ -12,8 +12,8 @@ import (
 )
 
 // The barrier behind which both ends of a link can be used, and the probe of the path's
-// MTU. The probe goes by the TCP connection, whose packets take the route of the queue
-// pairs', in one packet that is as long as theirs. A switch or a tunnel on the way that
+// MTU. The probe goes by the TCP connection, which takes the route of the queue pairs'
+// packets, in one packet that is as long as theirs. A switch or a tunnel on the way that
 // carries less drops both without a word, while the short packets of the handshake arrive.
 
 // What a side says at the barrier: the probe, if the connection takes that route, and when

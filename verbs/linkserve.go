@@ -17,7 +17,7 @@ import (
 // DialLink makes a link with a program at "host:port" that calls [ServeLinks]. The TCP
 // connection belongs to the link, and closes with it. When the peer closes its end, the
 // queue pair ends here too: waits for requests and messages fail, and [QP.Err] matches
-// [io.EOF]. A peer whose host is gone is noticed by keep-alives of the TCP connection,
+// [io.EOF]. The loss of the peer's host is noticed by keep-alives of the TCP connection,
 // after cfg.QP.KeepAlive, and the error matches [ErrUnreachable].
 func DialLink(ctx context.Context, address string, cfg LinkConfig) (_ *Link, err error) {
 	d := cfg.Dialer
@@ -39,7 +39,7 @@ func DialLink(ctx context.Context, address string, cfg LinkConfig) (_ *Link, err
 	return newLinkOf(ctx, conn, cfg, nil)
 }
 
-// newLinkOf makes a link that owns its connection, whose end is the link's.
+// newLinkOf makes a link that owns its connection and ends with it.
 func newLinkOf(ctx context.Context, conn net.Conn, cfg LinkConfig, first *Endpoint) (_ *Link, err error) {
 	keepConnAlive(conn, cmp.Or(cfg.QP.KeepAlive, DefaultKeepAlive))
 	cfg.QP.KeepAlive = 0
@@ -50,7 +50,7 @@ func newLinkOf(ctx context.Context, conn net.Conn, cfg LinkConfig, first *Endpoi
 		return nil, err
 	}
 	qp := l.qp
-	// Without a requester nobody else ends the queue pair.
+	// Without a requester nothing else ends the queue pair.
 	h := hangup.New(conn, func(err error) { qp.End(hangupCause(err)) })
 	owned = true
 	if err := l.own(h); err != nil { // Setup had it closed
@@ -62,8 +62,8 @@ func newLinkOf(ctx context.Context, conn net.Conn, cfg LinkConfig, first *Endpoi
 
 var errHungUp = errors.New("the peer closed the link")
 
-// hangupCause is what the end of a link's connection means: a peer whose host is gone has
-// not closed it.
+// hangupCause returns the meaning of the end of a link's connection: if the peer's host is
+// gone, the peer has not closed it.
 func hangupCause(err error) error {
 	if errors.Is(err, syscall.ETIMEDOUT) || errors.Is(err, syscall.EHOSTUNREACH) {
 		return class(ErrUnreachable, err)

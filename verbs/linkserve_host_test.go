@@ -108,7 +108,7 @@ func TestServeLinksCancelledBefore(t *testing.T) {
 	require.ErrorIs(t, err, net.ErrClosed)
 }
 
-// mortal is a connection whose end is that its peer's host has died, once it has.
+// mortal is a connection that ends because its peer's host has died, once it has.
 type mortal struct {
 	net.Conn
 	dead *atomic.Bool
@@ -122,7 +122,7 @@ func (m mortal) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// A server is told of a client whose host has died, and not of one that hangs up.
+// A server is told when a client's host has died, and not when a client hangs up.
 func TestServeLinksTellsOfDeadHosts(t *testing.T) {
 	_, p, _, _ := driverRig(t)
 	for _, dies := range []bool{true, false} {

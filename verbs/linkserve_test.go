@@ -36,8 +36,8 @@ func linkServer(t *testing.T, p [2]rig.Port, cfg verbs.LinkConfig, serve func(co
 	return l.Addr().String(), failed, stop
 }
 
-// Clients come, are answered and go, beside strangers who talk nonsense and
-// clients that fail; when the server ends all of them hear.
+// Clients come, get replies and go, beside strangers that talk nonsense and
+// clients that fail; when the server ends all of them notice.
 func TestServeLinks(t *testing.T) {
 	p := rig.NeedAddresses(t, rig.Ports(t))
 	ctx, cancel := context.WithTimeout(t.Context(), rig.Timeout)

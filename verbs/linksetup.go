@@ -46,7 +46,7 @@ func (l *Link) connect(ctx context.Context, conn net.Conn, cfg *LinkConfig, firs
 	return err
 }
 
-// make makes what the link consists of on this side.
+// make makes the objects of this side of the link.
 func (l *Link) make(ctx context.Context, conn net.Conn, cfg *LinkConfig) (Offer, error) {
 	gid := cfg.QP.GID
 	if l.pd == nil {
@@ -70,10 +70,10 @@ func (l *Link) make(ctx context.Context, conn net.Conn, cfg *LinkConfig) (Offer,
 	return l.build(cfg, gid)
 }
 
-// PrepareLink makes the parts of a link whose queue pair other code will connect, as
-// package rdmacm does. The peer must be told the offer. [Link.Connected] completes the
-// link; if the connection fails, Close it. The device is for a link whose config has no
-// PD, and stays open.
+// PrepareLink makes the parts of a link for other code that connects the queue pair, as
+// package rdmacm does. The peer must be sent the offer. [Link.Connected] completes the
+// link; if the connection fails, Close it. The device is for a link with no PD in its
+// config, and stays open.
 func PrepareLink(dev *Device, gid GIDEntry, cfg LinkConfig) (_ *Link, offer Offer, err error) {
 	l := &Link{pd: cfg.PD}
 	made := false
@@ -101,7 +101,7 @@ func (l *Link) Connected(connection io.Closer, peer Endpoint) {
 	}
 }
 
-// build makes what stands on the protection domain, and calls the program's Setup.
+// build makes the objects on the protection domain, and calls the program's Setup.
 func (l *Link) build(cfg *LinkConfig, gid GIDEntry) (Offer, error) {
 	dev, qc := l.pd.dev, cfg.QP
 	qc.GID = gid
@@ -135,7 +135,7 @@ func (l *Link) build(cfg *LinkConfig, gid GIDEntry) (Offer, error) {
 	return cfg.Setup(l)
 }
 
-// exchange tells the peer of this side and hears of it; first is the peer's endpoint if it
+// exchange swaps endpoints with the peer; first is the peer's endpoint if it
 // has come already. The MTU becomes the smallest that either side, its netdev or its route
 // carries.
 func (l *Link) exchange(ctx context.Context, conn net.Conn, offer Offer, cfg *LinkConfig, first *Endpoint) error {
@@ -171,7 +171,7 @@ func (l *Link) exchange(ctx context.Context, conn net.Conn, offer Offer, cfg *Li
 	return fits(conn, l.qp.typ, peer)
 }
 
-// fits refuses a peer whose queue pair has another transport.
+// fits refuses a peer with a queue pair of another transport.
 func fits(conn net.Conn, own QPType, peer Endpoint) error {
 	if peer.Type != own {
 		return opError("link with", conn.RemoteAddr().String(), ErrAttributes, "this side is ", own, ", the peer ", peer.Type)
@@ -191,7 +191,7 @@ func say(conn net.Conn, what string) {
 	conn.SetWriteDeadline(time.Time{})
 }
 
-// join connects the queue pair, or has it work and finds the way to the peer.
+// join connects the queue pair, or activates it and finds the way to the peer.
 func (l *Link) join(cfg ConnectConfig) error {
 	peer := l.Peer()
 	if l.qp.typ != UD {
@@ -213,8 +213,8 @@ func (l *Link) join(cfg ConnectConfig) error {
 	return nil
 }
 
-// interruptible has the end of ctx end reads and writes of conn, until the
-// function that it answers is called.
+// interruptible makes the end of ctx end reads and writes of conn, until end is
+// called.
 func interruptible(ctx context.Context, conn net.Conn) (end func()) {
 	done := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

@@ -5,15 +5,15 @@ import (
 	"sync/atomic"
 )
 
-// listeners are those who wait for one thing while another goroutine polls. Of all
-// that wait for anything of a queue one has the turn to poll; the others listen until
-// they have the turn or what they wait for has come.
+// listeners are the goroutines that wait for one thing while another polls. Of all
+// goroutines that wait for anything of a queue one has the poll lock; the others listen
+// until they get it or what they wait for has come.
 type listeners struct {
 	count atomic.Int32
-	token chan struct{} // one, made before anybody listens; has a token when a listener is to look
+	token chan struct{} // one, made before the first listener; has a token when a listener is to look
 }
 
-// rouse has one listener look, if there is any. It never blocks.
+// rouse wakes one listener, if there is any. It never blocks.
 func (l *listeners) rouse() {
 	if l.count.Load() > 0 {
 		select {
@@ -23,9 +23,9 @@ func (l *listeners) rouse() {
 	}
 }
 
-// listen waits for the turn to poll, until state has that value, or for the end of
-// the context, and tells whether the caller has the turn. Whoever sets the state
-// rouses afterwards. A token too many only has the caller look again.
+// listen waits for the poll lock, until state has that value, or for the end of the
+// context, and reports whether the caller has the poll lock. Code that sets the state
+// calls rouse afterwards. An extra token only makes the caller look again.
 func (l *listeners) listen(ctx context.Context, rt *router, state *atomic.Bool, value bool) bool {
 	l.count.Add(1)
 	turn := state.Load() != value && rt.turn.Take(l.token, ctx.Done())
@@ -50,8 +50,8 @@ func (e *ending) listen(ctx context.Context, rt *router) bool {
 	return e.listeners.listen(ctx, rt, &e.flying, false)
 }
 
-// look polls, for who has the turn, unless the end came meanwhile, and gives the
-// turn away.
+// look polls unless the end came meanwhile, and releases the poll lock, which the
+// caller holds.
 func (e *ending) look(ctx context.Context, rt *router) error {
 	if !e.flying.Load() {
 		rt.turn.Release()

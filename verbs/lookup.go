@@ -24,7 +24,7 @@ var (
 	ErrLinkDown = netpath.ErrLinkDown
 	// ErrNoRoute: the kernel has no route to the address.
 	ErrNoRoute = netpath.ErrNoRoute
-	// ErrNoNeighbour: the next hop did not answer with its link-layer address.
+	// ErrNoNeighbour: the next hop did not reply with its link-layer address.
 	ErrNoNeighbour = netpath.ErrNoNeighbour
 )
 
@@ -68,7 +68,7 @@ type NeighbourState = netpath.NeighbourState
 
 const (
 	NeighbourNone       = netpath.NeighbourNone
-	NeighbourIncomplete = netpath.NeighbourIncomplete // asked for, no answer yet
+	NeighbourIncomplete = netpath.NeighbourIncomplete // asked for, no reply yet
 	NeighbourReachable  = netpath.NeighbourReachable
 	NeighbourStale      = netpath.NeighbourStale // known, not confirmed lately
 	NeighbourDelay      = netpath.NeighbourDelay
@@ -122,7 +122,7 @@ func LookupNetdev(ctx context.Context, name string) (Local, error) {
 // ResolvePath finds the way to an address as the kernel routes it: device,
 // source address and GID, next hop and MTU. When the neighbour is unknown, one
 // empty UDP datagram to the discard port makes the kernel ask for it, and the
-// call waits for the answer, for five seconds at most. It fails with
+// call waits for the reply, for five seconds at most. It fails with
 // [ErrNoRoute], [ErrNoNeighbour] and what [LookupAddr] fails with.
 func ResolvePath(ctx context.Context, dst netip.Addr) (Path, error) {
 	return ResolvePathFrom(ctx, netip.Addr{}, dst)
@@ -153,7 +153,7 @@ func ofNetpath(err error) error {
 	return err
 }
 
-// localOf asks the device of a netdev for what only it tells, with the GID of
+// localOf adds what only the opened device of a netdev reports, with the GID of
 // the address if that is valid.
 func localOf(op, object string, at netpath.Local) (Local, error) {
 	dev, err := Open(at.Device, DeviceConfig{})

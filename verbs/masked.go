@@ -126,7 +126,7 @@ type MaskedConfig struct {
 //
 // It reads the word, computes the new value, and exchanges the two by CMP_SWAP. If the
 // word has changed meanwhile, the CMP_SWAP returns the changed value, and it goes on from
-// there. An operation that compares all bits needs no READ; one whose comparison fails
+// there. An operation that compares all bits needs no READ; if its comparison fails, it
 // needs no CMP_SWAP. So it costs two round trips without interference, and one more for
 // each change of the word by others. It is lock-free: it fails to progress only because
 // another operation did. It is atomic against all other RDMA atomics on the word, masked or
@@ -154,10 +154,10 @@ type Masked struct {
 	tries int // of the last operation
 }
 
-// NewMasked returns a Masked whose requests r posts, which the program may use as well. The
+// NewMasked returns a Masked that posts through r, which the program may use as well. The
 // 8 bytes at offset off of mr belong to the result: the program must not use them. A Masked
-// is for one goroutine at a time. A call whose context ends while the device has its request
-// returns an [InFlightError], and the next call waits for that request first.
+// is for one goroutine at a time. If a call's context ends while the device has its request,
+// it returns an [InFlightError], and the next call waits for that request first.
 func NewMasked(r *Requester, mr *MR, off int, cfg MaskedConfig) (*Masked, error) {
 	m := &Masked{r: r, mr: mr, off: off, native: r.qp.ops&OpMasked != 0, retries: cfg.Retries}
 	switch {
@@ -216,8 +216,8 @@ func (m *Masked) Xor(ctx context.Context, at Remote, value uint64) (old uint64, 
 	return m.FetchAdd(ctx, at, MaskedFetchAdd{Add: value, Boundary: ^uint64(0)})
 }
 
-// AddField adds to the field of width bits whose lowest is bit shift, and leaves the
-// other bits alone. It returns the old value of the field.
+// AddField adds to the field of width bits from bit shift on, and leaves the other bits
+// alone. It returns the old value of the field.
 func (m *Masked) AddField(ctx context.Context, at Remote, shift, width int, add uint64) (old uint64, err error) {
 	if shift < 0 || width < 1 || shift+width > 64 {
 		return 0, opError("add to field of", m.r.qp.life.Label, ErrAttributes, fmt.Sprintf("%d bits from bit %d", width, shift))
@@ -256,7 +256,7 @@ func (m *Masked) do(ctx context.Context, at Remote, op maskedOp) (uint64, error)
 	return m.mr.Load64(m.off)
 }
 
-// emulate is the loop described at [Masked]. Each turn is one round trip.
+// emulate is the loop described at [Masked]. Each iteration is one round trip.
 func (m *Masked) emulate(ctx context.Context, at Remote, op maskedOp) (uint64, error) {
 	m.tries = 0
 	old, fresh := op.compare, false // an operation that compares all bits says itself what must be there
@@ -296,7 +296,7 @@ func (m *Masked) emulate(ctx context.Context, at Remote, op maskedOp) (uint64, e
 	}
 }
 
-// post has the device do an operation, whose result goes to the memory.
+// post makes the device do an operation. The result goes to the memory.
 func (m *Masked) post(ctx context.Context, op maskedOp, at Remote) error {
 	if err := m.awaitMemory(ctx); err != nil {
 		return err

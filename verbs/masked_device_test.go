@@ -114,7 +114,7 @@ func TestMasked(t *testing.T) {
 }
 
 // TestMaskedContended: random programs of masked operations from several queue
-// pairs on one word. Each answers the word before; a legal order of all of them
+// pairs on one word. Each returns the word before; a legal order of all of them
 // must exist (checkOrder).
 func TestMaskedContended(t *testing.T) {
 	const writers = 4

@@ -69,7 +69,7 @@ func (s maskedStep) sequential(word uint64) uint64 {
 }
 
 // order looks for an order of all operations, in accord with time, in which
-// each answers what the one before left; the last leaves the word as found.
+// each returns what the one before left; the last leaves the word as found.
 func order(history []maskedHistory, last uint64) porcupine.CheckResult {
 	model := porcupine.Model{
 		Init: func() any { return uint64(0) },

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bitwise is masked fetch and add one bit at a time: a full adder whose carry
+// bitwise is masked fetch and add one bit at a time: a full adder with a carry that
 // ends at each boundary.
 func bitwise(old, add, boundary uint64) (sum uint64) {
 	carry := uint64(0)

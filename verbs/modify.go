@@ -23,7 +23,7 @@ type QPAttr struct {
 	PKeyIndex         uint16
 	AltPKeyIndex      uint16
 	SQDNotify         bool
-	SQDraining        bool  // answered by Query: sends are still under way in [StateSQD]
+	SQDraining        bool  // set by Query: sends are still under way in [StateSQD]
 	MaxReadAtomic     uint8 // READs and atomics outstanding as initiator
 	MaxDestReadAtomic uint8 // the same as target
 	MinRNRTimer       RNRTimer
@@ -112,7 +112,7 @@ func (q *QP) InitStep() ModifyStep {
 }
 
 // ModifySteps is [QP.Modify] for each step in turn, in one crossing into C. It stops at
-// the first one that fails; [QP.State] tells how far it came. All steps are checked
+// the first one that fails; [QP.State] shows how far it came. All steps are checked
 // before the first one is carried out.
 func (q *QP) ModifySteps(steps ...ModifyStep) error {
 	if len(steps) == 0 {
@@ -243,7 +243,7 @@ func (q *QP) ToReset() error {
 }
 
 // forgets refuses a reset with which libefa would forget what is under way: completions
-// that are still in the queue then give back places that nobody has taken, and each writes
+// that are still in the queue then give back places that were not taken, and each writes
 // in front of the list of free ones (providers/efa/verbs.c: efa_qp_init_indices, efa_wq_put_wrid_idx_unlocked).
 func (q *QP) forgets(from QPState) error {
 	const amazon = 0x1d0f

@@ -114,8 +114,8 @@ func (p *PD) allocMR(size int, cfg MRConfig, huge bool) (*MR, error) {
 // RegisterMR registers a slice of the caller, which stays pinned until Close. What is
 // registered is the array behind buf[:len(buf)]: appending to buf may move the data to
 // another array, which is not registered. Memory shared with a device must not hold Go
-// pointers, which a []byte cannot. A region that is never closed keeps its memory and its
-// protection domain, whose Close counts it.
+// pointers, which a []byte cannot. A region that is never closed keeps its memory, and
+// its protection domain, which refuses to close.
 func (p *PD) RegisterMR(buf []byte, cfg MRConfig) (*MR, error) {
 	if len(buf) == 0 {
 		return nil, opError("register mr in", p.life.Label, ErrAttributes, "empty slice")
@@ -266,7 +266,7 @@ func (m *MR) Region() Region {
 	return Region{Addr: m.addr, Length: uint64(m.size), RKey: m.rkey}
 }
 
-// refusal is why a piece of local memory that is too long was made so.
+// refusal returns the reason for which a piece of local memory was made too long.
 func refusal(s SGE) error {
 	switch s {
 	case closedSGE:

@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
-// Memory that nobody may write to can be sent and read by peers.
+// Read-only memory can be sent and read by peers.
 func TestReadOnlyMemory(t *testing.T) {
 	a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
 	buf, err := unix.Mmap(-1, 0, 8192, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)

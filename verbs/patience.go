@@ -2,11 +2,11 @@ package verbs
 
 import "github.com/goverbs/goverbs/cgo"
 
-// patience says whether a wait gives up the CPU before it parks, on a machine with one CPU. Where what is
-// waited for comes by that, it costs half of an event. Where it does not come, as with a server that has many
-// clients, or a client whose server has, each wait costs several changes of threads more. So waits that gave it
-// up in vain have some of the next ones park at once: none after the first, then two, four, up to 32. Whoever
-// has the turn to wait owns it.
+// patience decides whether a wait yields the CPU before it parks, on a machine with one CPU. If the completion
+// comes while it yields, that costs half as much as an event. If it does not, as with a server that has many
+// clients, or a client of such a server, each wait costs several more thread switches. So after yields in vain
+// some of the next waits park at once: none after the first, then two, four, up to 32. The holder of the poll
+// lock owns it.
 type patience struct {
 	vain, rest uint8
 }
@@ -16,7 +16,7 @@ const (
 	someVain = 2 // in a row, before others park at once
 )
 
-// spins is how often to poll, if the queue's way is so many.
+// spins returns how often to poll, at most most.
 func (p *patience) spins(most uint32) uint32 {
 	if most&cgo.Yield == 0 || p.rest == 0 {
 		return most
@@ -25,7 +25,7 @@ func (p *patience) spins(most uint32) uint32 {
 	return 0
 }
 
-// polled tells what came of as many spins.
+// polled records whether a completion came within as many spins.
 func (p *patience) polled(spins uint32, came bool) {
 	switch {
 	case came:

@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/cgo"
 )
 
-// waits tells of n waits, of which came says what gives up the CPU in time, which of them gave it up.
+// waits makes n waits, with came as the result of yielding the CPU, and returns which of them yielded.
 func waits(p *patience, n int, came bool) (gave []bool) {
 	for range n {
 		s := p.spins(4 | cgo.Yield)

@@ -59,7 +59,7 @@ func (p *pingpong) connect(t *testing.T, word []byte) {
 	require.NoError(t, p.s.QP.Connect(peer, verbs.ConnectConfig{MTU: verbs.MTU1024}))
 }
 
-// play does the rounds; who begins sends first.
+// play does the rounds; with begin it sends first.
 func (p *pingpong) play(t *testing.T, begin bool) {
 	b := p.s.Batch(t, 1)
 	recv, err := p.s.QP.NewRecvBatch(1)

@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/cgo/standin"
 )
 
-// Who polls for a while lets others run, finds what comes meanwhile, and stops in time.
+// A wait that polls for a while lets others run, finds what comes meanwhile, and stops in time.
 func TestPollsAWhile(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the stand-in's queue has no lock
 	d, p, _, _ := driverRig(t)

@@ -13,7 +13,7 @@ import (
 // monitor thread then looks every 20 us whether there is more to take. On a machine with
 // few CPUs that can cost as much as the polling itself (measured: half of the
 // instructions of a READ on one CPU). A scheduling point every few milliseconds, in which
-// the goroutine goes on at once when nobody else wants to run, prevents all of that. It
+// the goroutine goes on at once when no other wants to run, prevents all of that. It
 // is not free: the runtime wakes an idle thread to look for work, some 0.2 ms of
 // instructions if there is but one CPU, which falls into whatever the program does next.
 type PollYield struct{ last time.Duration }

@@ -65,7 +65,7 @@ type Port struct {
 	ActiveMTU  MTU
 	MaxMsgSize uint32 // bytes
 	LID        uint16 // 0 on Ethernet, as are the next four
-	LMC        uint8  // the port answers to 2^LMC local identifiers from LID on
+	LMC        uint8  // the port has 2^LMC local identifiers from LID on
 	SMLID      uint16 // where the subnet manager is
 	SMSL       uint8  // and the service level to it
 	SubnetTime uint8  // longest way through the subnet: 4.096 us * 2^n

@@ -35,7 +35,7 @@ func (b *Batch) PostPoll(cq *CQ, wcs []WC, spins int) (n, got int, err error) {
 	return b.postPoll(nil, cq, wcs, uint32(max(spins, 0)))
 }
 
-// postPoll is PostPoll for who takes the completions: see [CQ.poll].
+// postPoll posts the batch and polls cq for by: see [CQ.poll].
 func (b *Batch) postPoll(by *router, cq *CQ, wcs []WC, spins uint32) (n, got int, err error) {
 	if err := b.enter(); err != nil || b.n == 0 {
 		return 0, 0, b.ended(err)
@@ -107,7 +107,7 @@ func (b *Batch) enter() error {
 	return nil
 }
 
-// name has Post hold an object open that a request points to. Requests in a row
+// name makes Post hold an object open that a request points to. Requests in a row
 // often name the same one.
 func (b *Batch) name(l *life.Life) {
 	if len(b.named) == 0 || b.named[len(b.named)-1] != l {

@@ -31,7 +31,7 @@ const (
 	SRD QPType = 0x103 // EFADV_QP_DRIVER_TYPE_SRD: EFA: scalable reliable datagram
 )
 
-// unconnected tells whether each request names its destination, remote memory
+// unconnected reports whether each request names its destination, remote memory
 // included: see [Batch.SetTarget].
 func (t QPType) unconnected() bool { return t == DCI || t == SRD }
 
@@ -91,7 +91,7 @@ type QPConfig struct {
 	// ECE offers enhanced connection establishment to the peer of an RC or UC
 	// queue pair, if the device has it: see [ECE].
 	ECE bool
-	// KeepAlive has an RC queue pair notice a peer that is gone while nothing is under
+	// KeepAlive makes an RC queue pair notice a peer that is gone while nothing is under
 	// way: so often it sends an empty WRITE, which the peer's program does not see, and
 	// when the transport's retries are used up, [QP.Err] matches [ErrUnreachable]. The
 	// peer's queue pair must allow [RemoteWrite]. The send queue and SendCQ are made longer
@@ -132,7 +132,7 @@ type QP struct {
 	death     death
 	requester atomic.Pointer[Requester] // that posts its sends
 	receiver  atomic.Pointer[Receiver]  // that posts its receives
-	peer      atomic.Pointer[string]    // who is connected, for errors
+	peer      atomic.Pointer[string]    // the connected peer, for errors
 	keep      *keepAlive                // nil: none
 	owner     string                    // that posts its sends instead of a requester, or empty; under modify
 }

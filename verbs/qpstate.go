@@ -202,12 +202,12 @@ func (e *TransitionError) Unwrap() error {
 	return ErrAttributes
 }
 
-// checkTransition answers a *TransitionError or nil.
+// checkTransition returns a *TransitionError or nil.
 func checkTransition(t QPType, from, to QPState, mask AttrMask) error {
 	return tables[t].check(t, from, to, mask)
 }
 
-// check is checkTransition for who has found the type's table.
+// check is checkTransition with the type's table.
 func (s *stateTable) check(t QPType, from, to QPState, mask AttrMask) error {
 	mask &^= AttrState
 	known := min(from, StateError) // whatever else it is in, it can only leave

@@ -22,7 +22,7 @@ func (q *QP) Quiesce() error {
 }
 
 // ResetRaces reports whether [QP.ToReset] harms a device when it meets requests that are
-// being executed, or whose acknowledgement has just left. That is so for Soft-RoCE before
+// being executed or have just been acknowledged. That is so for Soft-RoCE before
 // Linux 6.4: rxe_qp_reset runs the responder at the same time as the soft interrupt does
 // (tasklet_disable does not hold off rxe_run_task). Both give the packet back. Queue pair
 // and device then have a reference too few ("refcount_t: underflow"), so that the device

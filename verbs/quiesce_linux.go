@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// resetWaits tells whether Soft-RoCE's RESET waits for what it executes, as it does
+// resetWaits reports whether Soft-RoCE's RESET waits for what it executes, as it does
 // from Linux 6.4 on.
 var resetWaits = sync.OnceValue(func() bool {
 	var u unix.Utsname

@@ -31,7 +31,7 @@ func Wrap(qp cgo.QP, cq cgo.CQ, maxWR int) (*QP, *CQ) {
 }
 
 // WrapDevice makes a device, with these attributes, of a context that other code opened
-// and owns, such as a test. Nobody reads its asynchronous events, and Close leaves the
+// and owns, such as a test. Its asynchronous events are not read, and Close leaves the
 // context open.
 func WrapDevice(name string, ctx cgo.Context, attr DeviceAttr) *Device {
 	d := &Device{name: name, ctx: ctx, attr: attr, log: slog.New(slog.DiscardHandler), async: newAsyncReader(), owner: DeviceOwner{Release: func() error { return nil }}}
@@ -50,9 +50,9 @@ type DeviceOwner struct {
 	// Release gives the context back. It is called when the device has closed, or
 	// could not be made.
 	Release func() error
-	// Event is told each asynchronous event, before [Device.Events] is and before
-	// the event is acknowledged: it must not close what the event is about. Nil
-	// means that nobody is.
+	// Event, if not nil, is called with each asynchronous event, before it reaches
+	// [Device.Events] and before it is acknowledged: it must not close the object of
+	// the event.
 	Event func(Event)
 }
 
@@ -92,8 +92,8 @@ func (q *QP) ModifyBy(op string, call func(cgo.QP, *cgo.QPAttr) (mask, state uin
 // SetPeer names the peer of a queue pair that other code connects, for errors.
 func (q *QP) SetPeer(name string) { q.peer.Store(&name) }
 
-// OwnSends keeps requesters off a queue pair whose sends other code posts for the program,
-// such as a pacer, until release is called. A queue pair that has an owner or a requester
+// OwnSends keeps requesters off a queue pair until release is called, for code that posts
+// the program's sends, such as a pacer. A queue pair that has an owner or a requester
 // refuses it with [ErrInUse].
 func OwnSends(q *QP, owner string) (release func(), err error) {
 	q.modify.Lock()

@@ -19,8 +19,8 @@ type ReceiverConfig struct {
 	// Arrived, if it is not nil, is called when a message has arrived. It is for programs
 	// that take messages by [Receiver.TryReceive] and have no goroutine that waits for
 	// them. Some other goroutine must then wait for something else of the completion
-	// queue ([Dispatcher.Wait]), since it polls for all. Whoever polls calls Arrived, in
-	// turn; it must neither wait nor call the receiver. One call may stand for several
+	// queue ([Dispatcher.Wait]), since it polls for all. That goroutine calls Arrived with
+	// the poll lock; it must neither wait nor call the receiver. One call may stand for several
 	// consecutive messages. By the time it runs its message may have been taken, or
 	// TryReceive may return an error instead: Arrived is also called for flushed
 	// receives.
@@ -38,8 +38,8 @@ type ReceiverConfig struct {
 //
 // Messages that one goroutine takes come in the order in which they arrived. Messages
 // that arrived before the queue pair ended are handed out before the error that says so.
-// When a peer has sent more than Depth messages that nobody takes, an RC queue pair tells
-// it to wait ([ConnectConfig.RNRTimer]); UC and UD lose messages.
+// When a peer has sent more than Depth messages that are not taken, an RC queue pair makes
+// it wait ([ConnectConfig.RNRTimer]); UC and UD lose messages.
 //
 // Until Close the receives of the queue pair belong to the receiver. The queue where they
 // complete belongs to it, and to other receivers and requesters that share the queue. Any
@@ -66,16 +66,16 @@ type Receiver struct {
 	first   int
 	waiting atomic.Int32
 	some    atomic.Int32  // slots in ready
-	wake    chan struct{} // has a token when a message came while somebody waited
+	wake    chan struct{} // has a token when a message came while a goroutine waited
 
 	life    atomic.Uint32 // of the queue pair, when something was flushed
 	flushed atomic.Bool
 	reset   atomic.Bool
 
 	inside  atomic.Int32 // calls under way
-	closing sync.Mutex   // whoever closes second waits
+	closing sync.Mutex   // a second Close waits for the first
 	closed  atomic.Bool
-	cutOff  bool // with receives posted, whose completions may still be in the queue
+	cutOff  bool // with receives posted: their completions may still be in the queue
 }
 
 // recvSlot is a piece of memory for one message. From post to deliver it is the
@@ -274,7 +274,7 @@ func (r *Receiver) cut() {
 
 // Close gives the receives of the queue pair back. Posted receives can only be got back
 // by taking the queue pair down, which Close does, so it is meant for the end of a
-// connection. Messages that nobody has taken are lost, and calls that wait get
+// connection. Messages that were not taken are lost, and calls that wait get
 // [ErrClosed]. Closing twice is not an error.
 func (r *Receiver) Close() error {
 	r.closing.Lock()
@@ -289,7 +289,7 @@ func (r *Receiver) Close() error {
 }
 
 func (r *Receiver) end() error {
-	r.posting.Lock() // nobody posts any more
+	r.posting.Lock() // no more posts
 	r.closed.Store(true)
 	life, _ := r.qp.lived()
 	busy := r.busy()

@@ -44,7 +44,7 @@ func (r *Receiver) arrive(i int, text string) {
 }
 
 // Messages come in the order of the queue, each once, and their slots receive again:
-// under another number, so that what comes twice is nobody's.
+// under another number, so that what comes twice is dropped.
 func TestReceiverHandsOutInOrder(t *testing.T) {
 	r, q := hostReceiver(t, 3)
 	ctx, buf := t.Context(), make([]byte, 16)
@@ -81,7 +81,7 @@ func TestReceiverHandsOutInOrder(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
-// Who does not wait is told of what arrived by a call, and what there is none of is no error; the end
+// Arrived is called for what arrived without a wait, and no message is no error; the end
 // is one, behind what had arrived.
 func TestReceiverWithoutWaiting(t *testing.T) {
 	_, _, _, q := hostSide(t, CQConfig{PollOnly: true})
@@ -128,7 +128,7 @@ func TestReceiverWithoutWaiting(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
-// Who does not wait is told of the end by a call, too, when receives come back without a message and
+// Arrived is called at the end, too, when receives come back without a message and
 // nothing else says so: a peer may have the device end the queue pair by a request that it refuses.
 func TestReceiverWithoutWaitingIsFlushed(t *testing.T) {
 	_, _, _, q := hostSide(t, CQConfig{PollOnly: true})
@@ -153,7 +153,7 @@ func TestReceiverCopiesBeforeItPostsAgain(t *testing.T) {
 	r.router.glance()
 	i, ok := r.take()
 	require.True(t, ok)
-	r.posting.Lock() // who would post the slot waits
+	r.posting.Lock() // a call that would post the slot waits
 	buf := make([]byte, 16)
 	done := make(chan Message)
 	go func() { done <- r.message(i, buf) }()
@@ -168,7 +168,7 @@ func TestReceiverCopiesBeforeItPostsAgain(t *testing.T) {
 }
 
 // What had arrived before the queue pair ended is handed out before the error, also
-// what nobody had polled.
+// what had not been polled.
 func TestReceiverHandsOutBeforeTheEnd(t *testing.T) {
 	r, q := hostReceiver(t, 4)
 	ctx, buf := t.Context(), make([]byte, 16)
@@ -192,7 +192,7 @@ func TestReceiverHandsOutBeforeTheEnd(t *testing.T) {
 	require.False(t, r.cutOff)
 }
 
-// A queue pair that is reset forgets its receives: who waits hears of it, and nothing
+// A queue pair that is reset forgets its receives: waits end with an error, and nothing
 // is posted any more, whatever becomes of the queue pair.
 func TestReceiverOfAResetQueuePair(t *testing.T) {
 	r, q := hostReceiver(t, 2)
@@ -213,7 +213,7 @@ func TestReceiverOfAResetQueuePair(t *testing.T) {
 	require.NoError(t, r.Close())
 }
 
-// Each of those who wait gets a message, although one token wakes them.
+// Each waiting goroutine gets a message, although one token wakes them.
 func TestReceiversAllWake(t *testing.T) {
 	r, _ := hostReceiver(t, 4)
 	got := make(chan string, 4)

@@ -116,7 +116,7 @@ func TestReceiverBrokenQueue(t *testing.T) {
 	}
 }
 
-// When the last receiver goes, nobody polls for it any more. Here it goes while
+// When the last receiver goes, no goroutine polls for it any more. Here it goes while
 // one call copies the only message, so that no receive is posted, and another one
 // has just given up waiting.
 func TestReceiverParkerLeft(t *testing.T) {
@@ -439,7 +439,7 @@ func TestReceiversShareAQueue(t *testing.T) {
 	})
 }
 
-// What shared receive queues receive would be nobody's in a receiver's completion
+// What shared receive queues receive would have no owner in a receiver's completion
 // queue.
 func TestReceiverBesideSharedQueue(t *testing.T) {
 	p := rig.Ports(t)

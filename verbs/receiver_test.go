@@ -67,7 +67,7 @@ func TestReceiver(t *testing.T) {
 	})
 }
 
-// A server of datagrams answers strangers.
+// A server of datagrams replies to unknown senders.
 func TestReceiverOfDatagrams(t *testing.T) {
 	a, b := rig.NewPair(t, verbs.QPConfig{Type: verbs.UD}, verbs.CQConfig{}, verbs.ConnectConfig{})
 	ctx, cancel := context.WithTimeout(t.Context(), rig.Timeout)
@@ -195,7 +195,7 @@ func TestReceiverEnds(t *testing.T) {
 					})
 				}
 				wg.Wait()
-				if name == "close" { // which lets those who wait go before the queue pair is down
+				if name == "close" { // which ends waits before the queue pair is down
 					require.NoError(t, r.Close())
 				}
 				if name == "reset" {

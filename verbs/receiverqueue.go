@@ -29,7 +29,7 @@ func (r *Receiver) deliver(id uint64, wc *WC) bool {
 		r.life.Store(life)
 		r.flushed.Store(true)
 		r.nudge()
-		if r.arrived != nil { // a flushed receive may be all that tells of the end
+		if r.arrived != nil { // a flushed receive may be the only sign of the end
 			r.arrived()
 		}
 	default:
@@ -65,7 +65,7 @@ func (r *Receiver) take() (i uint32, ok bool) {
 	return i, true
 }
 
-// nudge wakes one of those who wait, who wakes the next one if there is reason to.
+// nudge wakes one waiting goroutine, which wakes the next one if there is reason to.
 func (r *Receiver) nudge() {
 	if r.waiting.Load() > 0 {
 		select {
@@ -104,7 +104,7 @@ func (r *Receiver) Receive(ctx context.Context, buf []byte) (Message, error) {
 			return Message{}, opError(op, r.qp.named(), err)
 		}
 		if err := r.wait(ctx); err != nil {
-			if rt := r.router; rt.turn.Try() { // a look is had by everybody
+			if rt := r.router; rt.turn.Try() { // even with an ended context, poll once
 				_ = rt.glanceOnce()
 			}
 			if m, ok := r.next(buf); ok {
@@ -139,7 +139,7 @@ func (r *Receiver) TryReceive(buf []byte) (m Message, ok bool, err error) {
 	return m, false, err
 }
 
-// next is the next message that is there.
+// next returns the next message that is there.
 func (r *Receiver) next(buf []byte) (Message, bool) {
 	for {
 		i, ok := r.take()
@@ -153,7 +153,7 @@ func (r *Receiver) next(buf []byte) (Message, bool) {
 	}
 }
 
-// message copies what a slot got, and has it receive again.
+// message copies what a slot got, and posts it again.
 func (r *Receiver) message(i uint32, buf []byte) Message {
 	s := &r.slots[i]
 	m := Message{wc: s.wc}
@@ -172,7 +172,7 @@ func (r *Receiver) message(i uint32, buf []byte) Message {
 	return m
 }
 
-// again has a slot receive again.
+// again posts a slot's receive again.
 func (r *Receiver) again(i uint32) {
 	life, _ := r.qp.lived()
 	if err := r.post(i); err != nil {
@@ -180,7 +180,7 @@ func (r *Receiver) again(i uint32) {
 	}
 }
 
-// over is why no more messages come.
+// over returns why no more messages come, or nil.
 func (r *Receiver) over() error {
 	cause := r.qp.Err()
 	switch {
@@ -232,12 +232,12 @@ func (r *Receiver) wait(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// something tells whether there is reason to look.
+// something reports whether there is a reason to look.
 func (r *Receiver) something() bool {
 	return r.some.Load() > 0 || r.closed.Load() || r.flushed.Load() || r.reset.Load() || r.qp.death.dead.Load()
 }
 
-// rouse wakes all who wait, after the end.
+// rouse wakes all waiting goroutines, after the end.
 func (r *Receiver) rouse() {
 	for pause := 20 * time.Microsecond; r.waiting.Load() > 0 && r.something(); pause = min(2*pause, 5*time.Millisecond) {
 		r.nudge()

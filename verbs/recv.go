@@ -15,7 +15,7 @@ type RecvBatch struct {
 	wrs   []cgo.RecvWR // of chain
 	n     int
 	err   error
-	by    *Dispatcher // whose tags its numbers have, or nil
+	by    *Dispatcher // owner of the tags in its numbers, or nil
 }
 
 // NewRecvBatch makes a batch of up to n receives; n above the queue's capacity
@@ -134,7 +134,7 @@ func (b *RecvBatch) exit() {
 	b.qp.life.Exit()
 }
 
-// postError names what the provider answers, or answers nil for nil.
+// postError adds operation and object to the provider's error; nil stays nil.
 func (b *RecvBatch) postError(err error) error {
 	switch {
 	case err == nil:

@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// refused tells whether the device lacks a feature; the refusal must say so
+// refused reports whether the device lacks a feature; the refusal must say so
 // with [verbs.ErrUnsupported]. On rxe of a kernel in the table of features, and on a
 // simulated device, it must be what the table says of it; but for rxe [badRefusal] must
 // have nothing against it.
@@ -51,7 +51,7 @@ func refused(t *testing.T, feature string, err error) bool {
 	return true
 }
 
-// firstDevice is what the device that the tests run on tells of itself.
+// firstDevice returns the features of the device that the tests run on.
 var firstDevice = sync.OnceValues(func() (f verbs.Features, err error) {
 	list, err := verbs.Devices()
 	if err != nil {
@@ -71,7 +71,7 @@ var firstDevice = sync.OnceValues(func() (f verbs.Features, err error) {
 	return f, verbs.ErrNoDevice
 })
 
-// told are the features of which a device tells whether it has them.
+// told are the features that a device reports.
 var told = map[string]func(verbs.Features) bool{
 	"memory windows, type 1": func(f verbs.Features) bool { return f.Window1 },
 	"memory windows, type 2": func(f verbs.Features) bool { return f.Window2 },
@@ -87,8 +87,8 @@ var told = map[string]func(verbs.Features) bool{
 	"sender of a datagram without route header": func(f verbs.Features) bool { return f.EFA != nil && f.EFA.Sender },
 }
 
-// badRefusal says what is wrong with a refusal, or nothing: a device that tells
-// of a feature must not refuse it, and whoever refuses gives a reason: kernel or
+// badRefusal returns what is wrong with a refusal, or "": a device that reports
+// a feature must not refuse it, and a refusal gives a reason: kernel or
 // provider an errno for what they do not have, this package what is missing.
 func badRefusal(f verbs.Features, feature string, err error) string {
 	if has := told[feature]; has != nil && has(f) {

@@ -3,7 +3,7 @@ package verbs
 import "encoding/binary"
 
 // Region is what it takes to READ and WRITE a peer's memory region. Its rkey is a bearer
-// token: whoever has it and a connection in the region's protection domain can use it.
+// token: any peer with it and a connection in the region's protection domain can use it.
 type Region struct {
 	Addr   uint64 // in the address space of the peer
 	Length uint64 // bytes

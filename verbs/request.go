@@ -122,12 +122,12 @@ func (r *Requester) leave() {
 var errNoResult = errors.New("the device completed an atomic without its result")
 
 // makeResults makes sure that there is a place for results. Most requesters never need one, and it is
-// a page of registered memory. The caller has the turn to post.
+// a page of registered memory. posting must be held.
 func (r *Requester) makeResults() error {
 	if r.results != nil {
 		return nil
 	}
-	if r.closed.Load() { // nobody would free it
+	if r.closed.Load() { // the memory would never be freed
 		return opError("use requester of", r.qp.named(), ErrClosed)
 	}
 	mr, err := r.qp.pd.AllocMR(8*len(r.slots), MRConfig{})

@@ -36,7 +36,7 @@ type RequesterConfig struct {
 //     the call at once. If the device has the request by then, the error is an
 //     [InFlightError]: the memory that the request names stays the device's until
 //     [InFlightError.Done], and so does the request's place in the queue. That is soon.
-//     If it is not, because the peer does not answer, then after
+//     If it is not, because the peer does not respond, then after
 //     [RequesterConfig.Linger] the queue pair is taken down, which is the only way to
 //     have memory back.
 //   - When a call has returned anything else, the device touches the call's memory no
@@ -72,17 +72,17 @@ type Requester struct {
 	mu       sync.Mutex
 	capacity int32       // of the queue
 	free     []uint32    // slots
-	starved  atomic.Bool // who posts waits for a slot
+	starved  atomic.Bool // the posting goroutine waits for a slot
 	freed    chan struct{}
-	unwaited atomic.Int32 // slots whose Pending nobody waits for yet
+	unwaited atomic.Int32 // slots with a Pending that is not waited for yet
 	credits  atomic.Int32 // requests that the queue has room for
 
 	sending sync.Mutex // no post while the queue pair is reset
 
-	closing sync.Mutex // whoever closes second waits
+	closing sync.Mutex // a second Close waits for the first
 
 	down   sync.Mutex // one takes the queue pair down
-	cutOff bool       // with requests under way, whose completions may still be in the queue
+	cutOff bool       // with requests under way: their completions may still be in the queue
 	closed atomic.Bool
 }
 
@@ -93,22 +93,22 @@ type Requester struct {
 type slot struct {
 	place uint32 // among the slots
 
-	// Of whoever has the slot, until it is in flight.
+	// Owned by the caller that has the slot, until it is in flight.
 	gen  uint32
 	size int32  // requests
 	what uint32 // opcode, or opList
 
-	call *Call // that is told of the end and leaves the slot free; nil: somebody waits for the slot
+	call *Call // is ended with the list, which frees the slot; nil: a goroutine waits for the slot
 
 	ending
-	open atomic.Uint64 // 1 + gen of the list whose Wait is still to be called
+	open atomic.Uint64 // 1 + gen of the list that Wait is still to be called for
 
 	err  error  // once not flying any more
 	life uint32 // of the queue pair, if err is errUnexplained
 }
 
-// errUnexplained is a flushed request whose queue pair has not died yet: what
-// ended it is about to be known.
+// errUnexplained is for a flushed request of a queue pair without a cause of death
+// yet: the cause is about to be known.
 var errUnexplained = errors.New("flushed")
 
 const defaultLinger = time.Second
@@ -207,8 +207,8 @@ func (r *Requester) close() error {
 			r.takeDownIn(life, opError("use", r.qp.named(), ErrClosed))
 		}
 	}
-	end()                    // those who wait for room look up
-	r.posting.Take(nil, nil) // nobody posts any more
+	end()                    // wakes calls that wait for room
+	r.posting.Take(nil, nil) // no more posts
 	defer r.posting.Release()
 	end()
 	r.answered()
@@ -221,10 +221,10 @@ func (r *Requester) close() error {
 	return r.results.Close()
 }
 
-// busy tells whether anything is under way.
+// busy reports whether anything is under way.
 func (r *Requester) busy() bool { return r.credits.Load() < r.capacity }
 
-// answered waits until calls have their answers, all of which are there.
+// Close waits here until all calls have taken their results, which are ready.
 func (r *Requester) answered() {
 	for pause := 10 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
 		r.mu.Lock()
@@ -237,16 +237,15 @@ func (r *Requester) answered() {
 	}
 }
 
-// Poll looks once for completions, of all who share the queue, unless somebody else is
-// doing so. It is for programs with lists under way ([Requester.Go]) that nobody waits
-// for.
+// Poll polls once, for all that share the queue, unless another goroutine is polling. It
+// is for programs with lists under way ([Requester.Go]) that no goroutine waits for.
 func (r *Requester) Poll() {
 	if rt := r.router; rt.try() {
-		_ = rt.glanceOnce() // who waits for something is told of the error
+		_ = rt.glanceOnce() // goroutines that wait get the error
 	}
 }
 
-// alive is why nothing can be posted.
+// alive returns why nothing can be posted, or nil.
 func (r *Requester) alive() error {
 	if r.closed.Load() {
 		return opError("use requester of", r.qp.named(), ErrClosed)
@@ -254,9 +253,9 @@ func (r *Requester) alive() error {
 	return r.qp.Err()
 }
 
-// begin posts a list that build makes, once there is room for it. An error says
-// that nothing of it will be executed. spins is how often to look for its
-// completion at once. The slot is the caller's to wait for unless there is a call.
+// begin posts a list that build makes, once there is room for it. After an error
+// nothing of it will be executed. spins is how often to poll for its completion
+// at once. The slot is the caller's to wait for unless there is a call.
 func (r *Requester) begin(ctx context.Context, build func(*List), spins uint32, pending bool, c *Call) (*slot, error) {
 	const what = opList
 	if err := r.take(ctx); err != nil {
@@ -282,7 +281,7 @@ func (r *Requester) begin(ctx context.Context, build func(*List), spins uint32, 
 	return s, err
 }
 
-// post posts what is in the batch. The caller has the turn to post.
+// post posts what is in the batch. posting must be held.
 func (r *Requester) post(ctx context.Context, what uint32, spins uint32, c *Call) (*slot, error) {
 	b := r.batch
 	n := b.Len()
@@ -326,7 +325,7 @@ func (r *Requester) post(ctx context.Context, what uint32, spins uint32, c *Call
 	return s, err
 }
 
-// send posts the batch, whose slot is in flight.
+// send posts the batch and puts its slot in flight.
 func (r *Requester) send(s *slot, i uint32, n int, spins uint32) error {
 	b, rt := r.batch, r.router
 	var posted, got int
@@ -362,7 +361,7 @@ func (r *Requester) send(s *slot, i uint32, n int, spins uint32) error {
 		r.release(i)
 		return err
 	case err == nil:
-		if life, cause := r.qp.ended(); cause != nil { // perhaps nobody has this flushed
+		if life, cause := r.qp.ended(); cause != nil { // this may have been posted after the flush
 			go r.flushBeside(life, cause)
 		}
 		return nil

@@ -152,7 +152,7 @@ func TestRequesterRefusals(t *testing.T) {
 	require.NoError(t, a.QP.Err())
 }
 
-// stamped is a buffer of which somebody else would be seen to write to it.
+// stamped is a buffer that shows writes by others.
 type stamped struct {
 	b     []byte
 	stamp uint64
@@ -373,7 +373,7 @@ func TestRequesterContextEndsAnywhere(t *testing.T) {
 }
 
 // A flushed request may be seen before its cause is known: its error waits for
-// it. If nobody tells, that is the cause, for the queue pair too.
+// it. If none becomes known, that is the cause, for the queue pair too.
 func TestRequesterFlushedBeforeItsCause(t *testing.T) {
 	for _, told := range []bool{true, false} {
 		var a, b *rig.Side
@@ -415,7 +415,7 @@ func TestRequesterFlushedBeforeItsCause(t *testing.T) {
 // A peer that is gone: the error has the operation, the peer and the reason, and
 // that of the requests behind it has the same reason.
 func TestRequesterOfDeadPeer(t *testing.T) {
-	a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{AckTimeout: 30 * time.Millisecond, Retries: 6}) // the first WRITE may be answered late
+	a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{AckTimeout: 30 * time.Millisecond, Retries: 6}) // the first WRITE may be acknowledged late
 	r, far := newRequester(t, a, verbs.RequesterConfig{}), b.MR.Region()
 	done := a.QP.Done()
 	require.NoError(t, r.Write(t.Context(), far.At(0), a.MR.SGE(0, 8)))

@@ -26,7 +26,7 @@ func (r *Requester) deliver(id uint64, wc *WC) bool {
 	return true
 }
 
-// failure is the error of a request that failed.
+// failure returns the error of a request that failed.
 func (r *Requester) failure(s *slot, wc *WC) error {
 	life, cause := r.qp.lived()
 	if wc.Status() != WCFlushed {
@@ -43,7 +43,7 @@ func (r *Requester) failure(s *slot, wc *WC) error {
 	return r.refuse(s.what, class(WCFlushed, cause))
 }
 
-// result is the error of a slot that is over.
+// result returns the error of a slot that is over.
 func (r *Requester) result(s *slot) error {
 	if s.err != errUnexplained {
 		return s.err
@@ -51,8 +51,8 @@ func (r *Requester) result(s *slot) error {
 	return r.refuse(s.what, class(WCFlushed, r.qp.explain(s.life)))
 }
 
-// end is a slot's end, in turn or before anybody else knows of it. There is room
-// in the queue before the slot's owner can know, who has the slot afterwards.
+// end ends a slot, with the poll lock or before other goroutines know of the slot. It
+// makes room in the queue before the slot's owner is woken, which has the slot afterwards.
 func (r *Requester) end(s *slot) {
 	r.credits.Add(s.size)
 	if s.call == nil {
@@ -62,8 +62,8 @@ func (r *Requester) end(s *slot) {
 	}
 }
 
-// await waits until a slot is over, frees it and returns its result, which of an atomic is
-// the old value of the word. If the context ends before, the error is an [InFlightError], and
+// await waits until a slot is over, frees it and returns its result, for an atomic the old
+// value of the word. If the context ends before, the error is an [InFlightError], and
 // a goroutine owns the slot: it waits, and frees the slot. A slot is free, and its memory the
 // caller's again, only when the completion of its last request has been taken.
 func (r *Requester) await(ctx context.Context, s *slot) (old uint64, err error) {
@@ -82,7 +82,7 @@ func (r *Requester) await(ctx context.Context, s *slot) (old uint64, err error) 
 	return r.taken(s)
 }
 
-// awaitLeft owns a slot whose caller has returned.
+// awaitLeft owns a slot after its caller has returned.
 func (r *Requester) awaitLeft(ctx context.Context, s *slot, end func(error)) {
 	var err error
 	defer func() { end(err) }()
@@ -112,7 +112,7 @@ func (s *slot) mayLack() string {
 }
 
 // waitUnder waits until a slot is over, and reports false if the context ends before. If
-// another's function panics in it, it waits all the same: the memory is still the device's.
+// a function of another list panics in it, it waits all the same: the memory is still the device's.
 func (r *Requester) waitUnder(ctx context.Context, s *slot) bool {
 	rt := r.router
 	returned := false
@@ -164,9 +164,9 @@ func (r *Requester) waitFor(ctx context.Context, s *slot) {
 	r.waitUnder(always, s)
 }
 
-// takeDown has everything that is under way flushed, for that reason. The caller
-// has not the turn to poll. Where the device does not flush, the queue pair is
-// reset: that ends its use of memory too.
+// takeDown flushes everything that is under way, for that cause. The poll lock must
+// not be held. Where the device does not flush, the queue pair is reset: that ends
+// its use of memory too.
 func (r *Requester) takeDown(cause error) {
 	if r.closed.Load() { // Close does so
 		return
@@ -174,7 +174,7 @@ func (r *Requester) takeDown(cause error) {
 	r.flush(r.qp.die(cause), cause)
 }
 
-// takeDownIn is takeDown of what is under way in that life of the queue pair.
+// takeDownIn is takeDown for what is under way in that life of the queue pair.
 func (r *Requester) takeDownIn(life uint32, cause error) {
 	r.qp.dieIn(life, cause)
 	r.flush(life, cause)

@@ -38,8 +38,8 @@ func (r *Requester) room(ctx context.Context, what uint32, n int) (uint32, error
 	}
 }
 
-// waitForSlot waits until a slot is given back: by those who have their answers, or
-// because a call is over, which perhaps nobody else polls for.
+// waitForSlot waits until a slot is given back: by a call that has its result, or at the
+// end of a [Call], for which it polls.
 func (r *Requester) waitForSlot(ctx context.Context) error {
 	r.starved.Store(true)
 	defer r.starved.Store(false)
@@ -53,7 +53,7 @@ func (r *Requester) waitForSlot(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(time.Second):
-			if int(r.unwaited.Load()) < len(r.slots) { // somebody does by now
+			if int(r.unwaited.Load()) < len(r.slots) { // a slot is waited for by now
 				return nil
 			}
 			return class(ErrQueueFull, errors.New("nobody waits for what was started: see Pending.Wait"))
@@ -106,6 +106,6 @@ func (r *Requester) release(i uint32) {
 		case r.freed <- struct{}{}:
 		default:
 		}
-		r.router.cq.wake() // who posts may be the one that polls
+		r.router.cq.wake() // the posting goroutine may be the one that polls
 	}
 }

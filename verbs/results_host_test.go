@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/cgo/standin"
 )
 
-// A requester whose requests are no atomics registers nothing; one that has made an atomic gives
+// A requester without atomics registers nothing; one that has made an atomic gives
 // the memory back, and registers none after that.
 func TestResultsAreRegisteredForAtomicsAlone(t *testing.T) {
 	p, l := hostLink(t)

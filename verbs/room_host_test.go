@@ -61,8 +61,8 @@ func eachHostCQ(t *testing.T, f func(t *testing.T, cc CQConfig)) {
 	t.Run("polled", func(t *testing.T) { f(t, CQConfig{PollOnly: true}) })
 }
 
-// All slots have answers that their owners have not taken yet: who wants one waits for
-// them, also with the turn to poll, and hears of Close.
+// All slots have results that their owners have not taken yet: a call that needs one waits for
+// them, also with the poll lock, and ends with Close.
 func TestListsWaitForSlots(t *testing.T) {
 	_, _, _, q := hostSide(t, CQConfig{})
 	r, err := NewRequester(q, RequesterConfig{})
@@ -77,7 +77,7 @@ func TestListsWaitForSlots(t *testing.T) {
 		standin.Complete(q.Num(), id, uint32(WCSuccess))
 	}
 	write := func(l *List) { l.Write(wordAt, wordSGE) }
-	r.unwaited.Add(-1) // somebody is about to take an answer
+	r.unwaited.Add(-1) // a call is about to take its result
 	var wg sync.WaitGroup
 	var call Call
 	wg.Go(func() { require.NoError(t, r.Go(t.Context(), &call, write)) })
@@ -106,7 +106,7 @@ func TestListsWaitForSlots(t *testing.T) {
 	require.NoError(t, r.Close())
 }
 
-// Who gets the turn to poll and finds room gives it away.
+// A call that gets the poll lock and finds room releases it.
 func TestTurnsOfRoom(t *testing.T) {
 	_, _, _, q := hostSide(t, CQConfig{PollOnly: true})
 	r, err := NewRequester(q, RequesterConfig{})

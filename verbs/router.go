@@ -12,11 +12,10 @@ import (
 )
 
 // router hands the completions of a queue to the requesters and receivers that it
-// serves. There
-// is no goroutine of its own: of those who wait one polls for all, and whoever
-// has its answer passes the turn on.
+// serves. It has no goroutine of its own: one waiting goroutine polls for all, and
+// passes the poll lock on when it has what it waits for.
 //
-// The number of a request says whose it is:
+// The number of a request names its owner:
 //
 //	bits 63-48  requester or receiver, by its place in the table, from 1 on
 //	bits 47-24  its slot
@@ -31,19 +30,19 @@ type router struct {
 	reserved int      // completions that may be in the queue at a time
 	vacant   []uint64 // places
 
-	wanted atomic.Int32 // who wants the turn before all that wait for completions
+	wanted atomic.Int32 // goroutines that want the poll lock before those that wait for completions
 
-	turn turn.Turn // of who polls, and owns the rest
+	turn turn.Turn // the poll lock, guards the rest
 	wcs  [64]WC
-	// stray counts completions of nobody: requests that were posted past the
+	// stray counts completions without an owner: of requests that were posted past the
 	// requesters, or of a queue pair that was taken down.
 	stray atomic.Uint64
 }
 
 // routed gets completions.
 type routed interface {
-	// deliver takes a completion, in turn. It tells whether it is of anything that
-	// is under way.
+	// deliver takes a completion, with the poll lock, and reports whether it is of
+	// anything that is under way.
 	deliver(id uint64, wc *WC) bool
 	// takeDown ends what is under way, for that reason.
 	takeDown(cause error)
@@ -55,8 +54,8 @@ const (
 	genMask    = 1<<23 - 1
 )
 
-// routeTo makes up to n completions at a time go to the one that who answers, which is
-// told its place before anything can come to it. The queue is made longer if all that
+// routeTo routes up to n completions at a time to the requester, receiver or dispatcher
+// that its argument makes for a place in the table. The queue is made longer if all that
 // may complete does not fit.
 func (c *CQ) routeTo(n int, who func(rt *router, at uint64) routed) error {
 	const op = "route completions of"
@@ -122,15 +121,14 @@ func (c *CQ) unroute(at uint64, n int, cutOff bool) {
 	rt.reserved -= n
 	if rt.serves--; rt.serves == 0 {
 		rt.hold()
-		c.router.Store(nil) // in turn: who has it later polls no more
+		c.router.Store(nil) // with the poll lock: a later holder polls no more
 		rt.turn.Release()
 		c.idle = rt
 		c.wait.unfollow()
 	}
 }
 
-// share is for a queue pair with a shared receive queue, whose receives are
-// nobody's that is routed.
+// share counts a queue pair with a shared receive queue: its receives cannot be routed.
 func (c *CQ) share() error {
 	c.routing.Lock()
 	defer c.routing.Unlock()
@@ -160,19 +158,19 @@ func (c *CQ) unrouted(op string) error {
 
 const otherTakes = "a Requester, Receiver or Dispatcher takes its completions"
 
-// routed tells whether completions go to those who share the queue.
+// routed reports whether completions go to requesters, receivers or dispatchers.
 func (c *CQ) routed() bool { return c.router.Load() != nil }
 
 // errUnrouted: the queue is the program's again.
 var errUnrouted = errors.New("nothing is routed")
 
-// try takes the turn if it is free, for those who poll again and again: they leave it
-// to who wants it before all.
+// try acquires the poll lock if it is free, unless a high-priority waiter wants it. Used
+// by busy pollers.
 func (rt *router) try() bool { return rt.wanted.Load() == 0 && rt.turn.Try() }
 
-// look has completions handed out, for who has the turn, and gives the turn
-// away. It may come back without any. Its error is the context's, or that of a
-// queue that is broken.
+// look waits for completions, hands them out and releases the poll lock, which the
+// caller holds. It may return without any. Its error is the context's, or that of a
+// broken queue.
 func (rt *router) look(ctx context.Context) error {
 	if rt.wanted.Load() > 0 {
 		rt.turn.Release()
@@ -202,7 +200,7 @@ func (rt *router) handOut(n int) {
 	rt.deliver(rt.wcs[:n])
 }
 
-// glance takes what is there, in turn.
+// glance polls once and delivers. The poll lock must be held.
 func (rt *router) glance() (int, error) {
 	n, err := rt.cq.poll(rt, rt.wcs[:], 0)
 	if err != nil {
@@ -219,9 +217,9 @@ func (rt *router) glanceOnce() error {
 	return err
 }
 
-// glanceAll takes all that was there when it began, in turn, and tells whether it
-// could. Busy neighbours may add more all the time: it is among the first that the
-// queue has room for.
+// glanceAll delivers all completions that were there when it began, and reports whether
+// it could. Busy neighbours may add more all the time, so it takes as many as the queue
+// has room for. The poll lock must be held.
 func (rt *router) glanceAll() bool {
 	for left := rt.cq.Depth(); left > 0; {
 		n, err := rt.glance()
@@ -236,7 +234,7 @@ func (rt *router) glanceAll() bool {
 	return true
 }
 
-// deliver hands completions to their slots, in turn. If a function of the program panics
+// deliver hands completions to their slots, with the poll lock. If a function of the program panics
 // or ends the goroutine, the completions behind are still delivered, before that goes on.
 func (rt *router) deliver(wcs []WC) {
 	if len(wcs) == 0 {
@@ -259,11 +257,10 @@ func (rt *router) deliver(wcs []WC) {
 	}
 }
 
-// reclaim has the device give back what is under way on a queue pair that died
-// in that life of it, by telling it of the error, or where it does not answer to
-// that by a reset: that ends its use of memory too. So it does at once where the queue
-// cannot be polled, which tells nothing any more. In another life the queue pair is
-// left alone ([errRevived]).
+// reclaim makes the device give back what is under way on a queue pair that died in
+// that life, by moving it to the error state, or where that does not flush, by a reset,
+// which ends its use of memory too. Where the queue cannot be polled it resets at once.
+// In another life the queue pair is left alone ([errRevived]).
 func (rt *router) reclaim(q *QP, life uint32, busy func() bool) error {
 	const patience = 2 * time.Second
 	end := time.Now().Add(patience)
@@ -289,8 +286,8 @@ func (rt *router) reclaim(q *QP, life uint32, busy func() bool) error {
 	return q.stateIn(life, StateReset)
 }
 
-// broken ends all requesters and receivers of a queue that can no longer be polled. Who calls
-// it has not the turn.
+// broken ends all requesters and receivers of a queue that can no longer be polled. The poll
+// lock must not be held.
 func (rt *router) broken(err error) {
 	left := *rt.table.Load()
 	finish(func() {
@@ -304,7 +301,7 @@ func (rt *router) broken(err error) {
 	})
 }
 
-// hold takes the turn from whoever waits for completions.
+// hold acquires the poll lock, before goroutines that wait for completions.
 func (rt *router) hold() {
 	rt.wanted.Add(1)
 	defer rt.wanted.Add(-1)

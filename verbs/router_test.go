@@ -56,7 +56,7 @@ func completion(id uint64, status WCStatus) WC {
 	return w
 }
 
-// Random completions: of requests under way, in any order; of nobody; and of lists
+// Random completions: of requests under way, in any order; without an owner; and of lists
 // that are over. Each slot ends once, with its own status, and nothing else moves.
 func TestRouterDelivers(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
@@ -144,7 +144,7 @@ func TestRouterKeepsTheCause(t *testing.T) {
 	require.EqualValues(t, 3, r.credits.Load())
 }
 
-// One completion of a batch of 64 to its owner, who is not parked.
+// One completion of a batch of 64 to its owner, which is not parked.
 func BenchmarkDispatch(b *testing.B) {
 	const n = 64
 	rt := bareRouter(4, n/4)
@@ -162,10 +162,10 @@ func BenchmarkDispatch(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/completion")
 }
 
-// A completion to an owner who is parked: from the call that wakes it to its run.
+// A completion to an owner that is parked: from the call that wakes it to its run.
 func BenchmarkDispatchToParked(b *testing.B) {
 	rt := bareRouter(1, 1)
-	rt.hold() // as long as somebody else polls, who waits is parked
+	rt.hold() // as long as another goroutine polls, waiters are parked
 	var w Waiter
 	begin, over := make(chan struct{}), make(chan time.Time)
 	go func() {

@@ -62,7 +62,7 @@ func (e *taker) taken() []uint64 {
 	return append([]uint64(nil), e.tags...)
 }
 
-// A queue pair ended, and somebody still looks after what was under way when the last
+// A queue pair ended, and a goroutine still looks after what was under way when the last
 // requester of the queue closes: the completions that come then are the program's.
 func TestQueueIsTheProgramsAfterClose(t *testing.T) {
 	_, _, c, q := hostSide(t, CQConfig{PollOnly: true})
@@ -86,7 +86,7 @@ func TestQueueIsTheProgramsAfterClose(t *testing.T) {
 }
 
 // A queue pair that is reset only to have its memory back stays ended all the time:
-// who asks beside it is told why it ended, not that it was reset.
+// concurrent calls return why it ended, not that it was reset.
 func TestReclaimedQueuePairStaysEnded(t *testing.T) {
 	_, _, _, q := hostSide(t, CQConfig{PollOnly: true})
 	ended := make(chan error, 8)
@@ -134,7 +134,7 @@ func TestDispatcherPolledWhileItCloses(t *testing.T) {
 	}
 }
 
-// Somebody polls all the time: who closes gets the turn all the same.
+// A goroutine polls all the time: Close gets the poll lock all the same.
 func TestCloseBesideBusyPolling(t *testing.T) {
 	_, p, c, _ := hostSide(t, CQConfig{PollOnly: true})
 	busy, err := c.Dispatch(&taker{}, 1)
@@ -316,8 +316,8 @@ func TestCallOfNothing(t *testing.T) {
 	}
 }
 
-// Somebody waits for the last list that was started, which takes its time: who waits
-// for room is not told that nobody does.
+// A goroutine waits for the last list that was started, which takes its time: a wait
+// for room does not fail with ErrQueueFull.
 func TestRoomIsWaitedForWhileSomebodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := bareRouter(1, 1)

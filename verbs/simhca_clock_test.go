@@ -73,7 +73,7 @@ func TestSimulatedModeration(t *testing.T) {
 	require.Equal(t, 65535, f.MaxModerate)
 	require.Equal(t, 4095*time.Microsecond, f.MaxModeration)
 	batch := a.Batch(t, 4)
-	// wait posts n WRITEs while the goroutine that it starts waits, and answers how many
+	// wait posts n WRITEs while the goroutine that it starts waits, and returns how many
 	// completions it was woken for, and how long that took; 0 if it was not, for that long.
 	wait := func(n int, long time.Duration) (got int, took time.Duration) {
 		ctx, cancel := context.WithCancel(t.Context())

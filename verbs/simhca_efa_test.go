@@ -144,7 +144,7 @@ func TestSimulatedSRDRefusals(t *testing.T) {
 	require.Equal(t, verbs.StateRTS, a.QP.State())
 }
 
-// sendEight posts eight SENDs that arrive, and answers their batch.
+// sendEight posts eight SENDs that arrive, and returns their batch.
 func sendEight(t *testing.T, a, b srd, to verbs.Target) *verbs.Batch {
 	t.Helper()
 	b.Recv(t, 8, 64)

@@ -54,7 +54,7 @@ func TestSimulatedFence(t *testing.T) {
 }
 
 // The bytes of a WRITE arrive by cache lines, in any order, and so do those of a READ:
-// somebody else's READ of two lines finds one of them old and the other new. A line is
+// another queue pair's READ of two lines finds one of them old and the other new. A line is
 // never seen in parts, and what is posted behind the WRITE finds all of it.
 func TestSimulatedTorn(t *testing.T) {
 	simulated(t, "torn")
@@ -251,7 +251,7 @@ func TestSimulatedEFADatagrams(t *testing.T) {
 	to := verbs.Dest{AH: ah, QPN: b.QP.Num(), QKey: 0x5678}
 	wrong := to
 	wrong.QKey = 0x1234
-	batch.SendTo(1, verbs.Signaled, wrong, a.MR.SGE(0, 3)) // nobody hears of it
+	batch.SendTo(1, verbs.Signaled, wrong, a.MR.SGE(0, 3)) // no completion reports it
 	batch.SendToImm(2, verbs.Signaled, 77, to, a.MR.SGE(0, 5))
 	a.Do(t, batch, 2)
 	receive := func() verbs.WCEx {

@@ -194,7 +194,7 @@ func TestSimulatedSRD(t *testing.T) {
 	ah, err := a.PD.CreateAH(verbs.AHAttr{GID: a.gid.GID, Port: 1})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, ah.Close()) })
-	back, err := b.PD.CreateAH(verbs.AHAttr{GID: b.gid.GID, Port: 1}) // EFA's responder wants to know who READs
+	back, err := b.PD.CreateAH(verbs.AHAttr{GID: b.gid.GID, Port: 1}) // EFA's responder needs the READ's sender
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, back.Close()) })
 	to := verbs.Target{AH: ah, QPN: b.QP.Num(), QKey: verbs.DefaultQKey}

@@ -36,7 +36,7 @@ func (w *windows) window(typ verbs.WindowType) *verbs.Window {
 	return m
 }
 
-// post has a side do one thing, and answers how it ended.
+// post makes a side do one thing, and returns how it ended.
 func (w *windows) post(s *rig.Side, add func(*verbs.Batch)) error {
 	batch := s.Batch(w.t, 1)
 	add(batch)
@@ -91,7 +91,7 @@ func (w *windows) readAlong() func(verbs.Region) error {
 	}
 }
 
-// A window gives access to what it is bound to, for what it allows, by who may.
+// A window gives access to what it is bound to, for what it allows, by the queue pairs that may.
 func TestSimulatedWindows(t *testing.T) {
 	simulated(t, "mlx5")
 	const all = verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic

@@ -39,8 +39,8 @@ func socketUnacknowledged(c syscall.Conn) (n int) {
 	return n
 }
 
-// socketGiveUp ends a TCP connection whose peer has not acknowledged for so long what was
-// written.
+// socketGiveUp ends a TCP connection if the peer has not acknowledged what was written for
+// so long.
 func socketGiveUp(c syscall.Conn, after time.Duration) {
 	if raw, err := c.SyscallConn(); err == nil {
 		raw.Control(func(fd uintptr) {

@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
-// Who waits for solicited events only sleeps through messages that do not ask
+// A wait for solicited events only sleeps through messages that do not ask
 // for one, and then finds them all.
 func TestSolicitedEvents(t *testing.T) {
 	p := rig.Ports(t)

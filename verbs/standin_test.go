@@ -148,7 +148,7 @@ func TestPartialPost(t *testing.T) {
 	require.Equal(t, 2, n)
 	require.ErrorIs(t, err, verbs.ErrQueueFull)
 
-	// erdma answers negative errnos.
+	// erdma returns negative errnos.
 	s.Fail(1, -int(syscall.ENOMEM))
 	batch.Send(1, 0, sge)
 	batch.Send(2, 0, sge)
@@ -176,8 +176,8 @@ func TestPartialPost(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrAttributes)
 }
 
-// TestPollErrors: mlx5, mlx4 and hns answer -1 or -2 for what they cannot read,
-// which are no errnos; EFA answers -EINVAL.
+// TestPollErrors: mlx5, mlx4 and hns return -1 or -2 for what they cannot read,
+// which are no errnos; EFA returns -EINVAL.
 func TestPollErrors(t *testing.T) {
 	s, _, cq := newStandin(t)
 	wcs := make([]verbs.WC, 4)

@@ -60,7 +60,7 @@ func (m *MR) Load64(off int) (uint64, error) {
 }
 
 // Store64 writes the aligned word at offset off in one piece. It is not atomic
-// against RDMA atomics on devices whose [AtomicCap] is [AtomicHCA].
+// against RDMA atomics on devices with an [AtomicCap] of [AtomicHCA].
 func (m *MR) Store64(off int, v uint64) error {
 	if !m.life.Enter() {
 		return opError("store to", m.life.Label, ErrClosed)
@@ -74,7 +74,7 @@ func (m *MR) Store64(off int, v uint64) error {
 	return nil
 }
 
-// littleEndian tells the byte order of this host.
+// littleEndian is the byte order of this host.
 var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
 func nativeUint32(b []byte) uint32 { return binary.NativeEndian.Uint32(b) }

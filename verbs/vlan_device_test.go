@@ -19,7 +19,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// vlans stacks a VLAN with an MTU of 1500 on each end of the wire, whose ports have 4096,
+// vlans stacks a VLAN with an MTU of 1500 on each end of the wire, with 4096 at its ports,
 // and returns their names and addresses. Packets between the addresses cross the wire.
 func vlans(t *testing.T) (names [2]string, addrs [2]netip.Addr) {
 	ends := lab.Require(t, 2)

@@ -49,8 +49,8 @@ func (c *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 	return n, err
 }
 
-// pollAWhile polls for as long as is worth it before parking. Who wants the turn of a router has it sooner.
-// A single poll is left to whoever parks, who polls in the same crossing into C in which an event is requested.
+// pollAWhile polls for PollFor before parking, and less if a goroutine wants the router's poll lock. It leaves
+// a single poll to park, which polls in the same crossing into C in which it requests an event.
 func (c *CQ) pollAWhile(ctx context.Context, by *router, wcs []WC) (int, error) {
 	spins := c.patience.spins(c.spin)
 	if spins == 0 && c.pollFor <= 0 && c.wait.file != nil {
@@ -99,9 +99,9 @@ type waiter struct {
 	cq   *CQ
 	file *os.File
 	conn syscall.RawConn
-	turn chan struct{} // holds a token while somebody waits
+	turn chan struct{} // holds a token while a goroutine waits
 
-	// For step, and owned by whoever holds the token.
+	// For step, and owned by the goroutine that put the token there.
 	step  func(uintptr) bool
 	armed bool // an event was requested and not yet taken
 	wcs   []WC
@@ -112,7 +112,7 @@ type waiter struct {
 	watched <-chan struct{} // done channel of the context that interrupts reads
 	stop    func() bool     // ends the registration with it, if that is how
 	changed chan struct{}   // has a token when a follower is to look at watched; nil: there is none
-	poked   bool            // an interrupt that nobody has seen yet
+	poked   bool            // an interrupt that was not seen yet
 }
 
 // longAgo as a deadline ends a read at once.
@@ -186,7 +186,7 @@ func (w *waiter) park(ctx context.Context, wcs []WC) (int, error) {
 	case ctx.Err() != nil:
 		return 0, opError("wait for", label, ctx.Err())
 	}
-	// Somebody's interrupt: clear it and look. A context that ends now has its
+	// An interrupt: clear it and look. A context that ends now has its
 	// own interrupt after that, or had it before and is seen here.
 	w.mu.Lock()
 	w.poked = false
@@ -236,7 +236,7 @@ func (w *waiter) ended(done <-chan struct{}) {
 	}
 }
 
-// follow starts a goroutine that has contexts interrupt reads, until unfollow is
+// follow starts a goroutine that makes contexts interrupt reads, until unfollow is
 // called. To register with each of them would allocate; to wait under one that was
 // followed already costs nothing in either way.
 func (w *waiter) follow() {
@@ -267,7 +267,7 @@ func (w *waiter) follower(changed <-chan struct{}) {
 	}
 }
 
-// unfollow is called when nobody reads.
+// unfollow ends follow. No read may be under way.
 func (w *waiter) unfollow() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An interrupt is for whoever waits next, if nobody does: a queue that overran
-// must not be waited for because the one who waits has another context.
+// An interrupt without a waiter is for the next wait: a queue that overran
+// must not be waited for because the next wait has another context.
 func TestInterruptOutlivesTheChangeOfContexts(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)

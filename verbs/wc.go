@@ -22,7 +22,7 @@ const (
 	WCRemoteInvalid                     // IBV_WC_REM_INV_REQ_ERR: the responder refused the request as malformed: too long, or not supported
 	WCRemoteAccess                      // IBV_WC_REM_ACCESS_ERR: wrong rkey, range or access right at the responder
 	WCRemoteOperation                   // IBV_WC_REM_OP_ERR: the responder could not complete the request
-	WCRetryExceeded                     // IBV_WC_RETRY_EXC_ERR: no answer after all retries: the peer is dead or unreachable
+	WCRetryExceeded                     // IBV_WC_RETRY_EXC_ERR: no response after all retries: the peer is dead or unreachable
 	WCRNRRetryExceeded                  // IBV_WC_RNR_RETRY_EXC_ERR: the responder had no receive posted for too long
 	WCLocalRDDViolation                 // IBV_WC_LOC_RDD_VIOL_ERR
 	WCRemoteInvalidRD                   // IBV_WC_REM_INV_RD_REQ_ERR
@@ -70,7 +70,7 @@ type WC struct {
 // ID is the number that the work request was posted with.
 func (w *WC) ID() uint64 { return w.wc.ID }
 
-// Status tells how the work request ended.
+// Status returns how the work request ended.
 func (w *WC) Status() WCStatus { return WCStatus(w.wc.Status) }
 
 // Opcode is valid on success only.

@@ -15,7 +15,7 @@ const (
 	// and may be used through any queue pair of its protection domain.
 	Window1 WindowType = 1
 	// Window2 (IBV_MW_TYPE_2) is bound by a request in a batch, [Batch.BindWindow], under a key
-	// whose last byte the program chooses, and belongs to that queue pair
+	// with a last byte that the program chooses, and belongs to that queue pair
 	// (type 2B).
 	Window2 WindowType = 2
 )
@@ -63,7 +63,7 @@ func (w *Window) Close() error {
 	})
 }
 
-// Region is the memory that the window gives access to, to be told to a peer
+// Region is the memory that the window gives access to, to be sent to a peer
 // once the binding has completed.
 func (w *Window) Region() Region {
 	w.mu.Lock()
@@ -97,8 +97,8 @@ func (w *Window) bindable(q *QP, t WindowType, mr *MR, off, n int, access Access
 	return nil
 }
 
-// Bind posts the binding of a type 1 window to n bytes at offset off of mr,
-// whose completion is a [WCBindMW] on the queue pair; n of 0 ends a binding.
+// Bind posts the binding of a type 1 window to n bytes at offset off of mr.
+// Its completion is a [WCBindMW] on the queue pair; n of 0 ends a binding.
 // The region stays open until the window is bound elsewhere or closed. Queue
 // pairs made with [QPConfig.Extended] have no such windows.
 func (w *Window) Bind(q *QP, id uint64, flags SendFlags, mr *MR, off, n int, access Access) error {
@@ -180,7 +180,7 @@ func (b *Batch) LocalInvalidate(id uint64, flags SendFlags, rkey uint32) {
 }
 
 // SendInvalidate adds a SEND that invalidates a key of the peer, to which
-// [WC.Invalidated] tells it.
+// [WC.Invalidated] returns it.
 func (b *Batch) SendInvalidate(id uint64, flags SendFlags, rkey uint32, sges ...SGE) {
 	if w := b.next(id, opSendInv, flags, Remote{}, sges); w != nil {
 		w.SetInvalidate(rkey)

@@ -25,7 +25,7 @@ const (
 )
 
 // maskedWQE writes the entry for one masked atomic into b, at least wqeMax
-// bytes, and answers its length. to is the target of a DCI, or nil.
+// bytes, and returns its length. to is the target of a DCI, or nil.
 func maskedWQE(b []byte, qpn uint32, to *Target, flags SendFlags, op maskedOp, at Remote, result SGE) int {
 	be := binary.BigEndian
 	n := 16
@@ -110,7 +110,7 @@ func (b *Batch) Raw(id uint64, flags SendFlags, entry []byte) {
 	}
 }
 
-// signals tells whether a request completes visibly, which the provider sees to
+// signals reports whether a request completes visibly, which the provider sees to
 // for all requests but raw entries.
 func (b *Batch) signals(flags SendFlags) bool { return flags&Signaled != 0 || b.qp.sigAll }
 

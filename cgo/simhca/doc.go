@@ -4,7 +4,7 @@
 // at hand.
 //
 // Linked into a program (build tag simhca) or preloaded (make simhca), it stands
-// between the libraries and the kernel: it answers for /dev/infiniband, for the
+// between the libraries and the kernel: it stands in for /dev/infiniband, for the
 // folder of devices in sysfs, and for the commands that make objects, and a
 // thread of it executes what lies in the queues. A program that does not set the
 // environment variable SIMHCA is unchanged. The variable lists devices, with
@@ -21,6 +21,6 @@
 // SIMHCA_TRACE=1 prints what is refused and why, SIMHCA_TRACE=2 everything.
 //
 // What runs on it agrees with the libraries, and with the kernel's drivers and the
-// specification as they were read. Only hardware tells whether firmware does:
+// specification as they were read. Only hardware shows that firmware does:
 // docs/hardware.md has a list.
 package simhca

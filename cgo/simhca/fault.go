@@ -33,7 +33,7 @@ func Hold(device string, qpn uint32, d time.Duration) error {
 	return named(device, func(name *C.char) C.int { return C.simhca_hold(name, C.uint32_t(qpn), C.uint64_t(d.Microseconds())) })
 }
 
-// Remove takes a device away from those who have it open.
+// Remove removes a device, also for programs that have it open.
 func Remove(device string) error {
 	return named(device, func(name *C.char) C.int { return C.simhca_remove(name) })
 }

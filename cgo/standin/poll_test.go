@@ -13,9 +13,9 @@ import (
 	"github.com/goverbs/goverbs/cgo/standin"
 )
 
-// TestExtendedPollErrors: whatever a provider answers, a poll of n answers at most
+// TestExtendedPollErrors: whatever a provider returns, a poll of n returns at most
 // n completions and an error otherwise, and ends each poll that has started.
-// mlx5_start_poll and mlx5_next_poll (providers/mlx5/cq.c) answer CQ_POLL_ERR, -2;
+// mlx5_start_poll and mlx5_next_poll (providers/mlx5/cq.c) return CQ_POLL_ERR, -2;
 // those of mlx4 and hns are like them.
 func TestExtendedPollErrors(t *testing.T) {
 	const empty = int(syscall.ENOENT)

@@ -20,7 +20,7 @@ import (
 )
 
 // Record puts queue pairs in the place of libmlx5 and libefa that write down
-// each call, until the function that it answers is called. One at a time.
+// each call, until stop is called. One at a time.
 func Record() (stop func()) {
 	table := C.uintptr_t(cgo.DriverTable())
 	flush, _ := reflect.TypeFor[C.struct_ibv_qp_ex]().FieldByName("wr_flush")
@@ -75,7 +75,7 @@ func done(qpn uint32, wc C.struct_ibv_wc) {
 	}
 }
 
-// SetState makes a query of that queue pair answer a state (enum ibv_qp_state).
+// SetState makes a query of that queue pair return a state (enum ibv_qp_state).
 func SetState(qpn, state uint32) {
 	if C.recorder_set_state(C.uint32_t(qpn), C.uint32_t(state)) == 0 {
 		panic("standin: no such queue pair")

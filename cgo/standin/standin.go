@@ -20,8 +20,8 @@ import (
 	"github.com/goverbs/goverbs/cgo"
 )
 
-// Pair is a queue pair and its completion queue whose post and poll do
-// nothing: a post accepts everything, a poll answers as many successes as were
+// Pair is a queue pair and its completion queue with a post and a poll that do
+// nothing: a post accepts everything, a poll returns as many successes as were
 // asked for and writes none of them.
 type Pair struct{ p *C.struct_standin }
 
@@ -51,13 +51,13 @@ func (s *Pair) Fail(index int, errno int) {
 // batch, was of: as many as there were in it may be polled.
 func (s *Pair) Name() { s.p.named = 1 }
 
-// FailPolls makes polls answer this instead of a count; 0 ends it.
+// FailPolls makes polls return this instead of a count; 0 ends it.
 func (s *Pair) FailPolls(answer int) { s.p.poll_error = C.int(answer) }
 
 // CQ is an extended completion queue for [cgo.PollExtended] and [cgo.PollRXE].
 type CQ struct{ c *C.struct_standin_cq }
 
-// NewCQ makes a queue with so many successes, after which polls answer err as the
+// NewCQ makes a queue with so many successes, after which polls return err as the
 // provider gives it: ENOENT says that the queue is empty. Free it with Close.
 func NewCQ(completions, err int) (*CQ, error) {
 	c := C.standin_cq_new(C.int(completions), C.int(err))
@@ -80,7 +80,7 @@ func (c *CQ) Misused() int { return int(c.c.bad + c.c.polling) }
 
 // PostPollLoop is the C loop that the Go API is measured against: it fills
 // batch WRITEs, posts them, polls batch completions and looks at their status,
-// rounds times. It answers the time that it took.
+// rounds times. It returns the time that it took.
 func (s *Pair) PostPollLoop(rounds, batch int) time.Duration {
 	return time.Duration(C.standin_post_poll(s.p, C.int(rounds), C.int(batch)))
 }
@@ -124,7 +124,7 @@ func FlowLabelToUDPSourcePort(label uint32) uint16 {
 	return uint16(C.ibv_flow_label_to_udp_sport(C.uint32_t(label)))
 }
 
-// Spin does as many turns of the loop that extra in [ReadLoop] adds, and tells
+// Spin does as many iterations of the loop that extra in [ReadLoop] adds, and returns
 // how long they took.
 func Spin(turns int) time.Duration { return time.Duration(C.standin_spin(C.int64_t(turns))) }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // Waiting is a completion queue and its channel as one step of waiting sees them
-// ([cgo.WaitStep]), beside others who are quick: between any two of its calls
+// ([cgo.WaitStep]), beside quick producers and pollers: between any two of its calls
 // completions come and go.
 type Waiting struct {
 	w     *C.struct_standin_waiting
@@ -26,7 +26,7 @@ type Waiting struct {
 	Notify cgo.Notify // how an event is requested; the write that is for rxe is refused here
 }
 
-// NewWaiting makes an empty queue. Until Close nobody else waits.
+// NewWaiting makes an empty queue. Until Close no other queue must be waited on.
 func NewWaiting() (*Waiting, error) {
 	w := C.standin_waiting_new()
 	if w == nil {
@@ -47,7 +47,7 @@ type Moment struct{ Come, Take uint8 }
 // Moments are those before the calls of a step, by their order, and after the last one.
 type Moments [C.WAITING_CALLS]Moment
 
-// Step is a step with room for n completions. It answers how many it took, 0 where the
+// Step is a step with room for n completions. It returns how many it took, 0 where the
 // caller is to park.
 func (w *Waiting) Step(n int, others *Moments) (int, error) {
 	for i, m := range others {
@@ -65,10 +65,10 @@ func (w *Waiting) Between(m Moment) { C.standin_waiting_others(w.w, C.int(m.Come
 // Queued is how many completions are in the queue.
 func (w *Waiting) Queued() int { return int(w.w.queued) }
 
-// Raised tells whether an event was raised since the last step began, which wakes who parks.
+// Raised reports whether an event was raised since the last step began, which ends parking.
 func (w *Waiting) Raised() bool { return w.w.raised > 0 }
 
-// Asked tells whether the next completion raises an event.
+// Asked reports whether the next completion raises an event.
 func (w *Waiting) Asked() bool { return w.w.asked != 0 }
 
 // Events are those that were read and acknowledged, and how many were unread at a time.

@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/internal/testseed"
 )
 
-// Whatever comes and goes between the calls of a step, nobody parks beside completions that
-// nothing tells of, events do not pile up, and each that was read is acknowledged.
+// Whatever comes and goes between the calls of a step, no goroutine parks beside completions
+// without an event, events do not pile up, and each that was read is acknowledged.
 func TestWaitStepLosesNoWakeUp(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
 	rounds := 100_000
@@ -38,7 +38,7 @@ func TestWaitStepLosesNoWakeUp(t *testing.T) {
 	require.Greater(t, parked, rounds)
 }
 
-// waitSome is a new queue that is waited for a few times, and answers how many of the steps
+// waitSome waits for a new queue a few times, and returns how many of the steps
 // park.
 func waitSome(t *testing.T, rng *rand.Rand, some func() standin.Moment) (parked int) {
 	w, err := standin.NewWaiting()

@@ -14,9 +14,9 @@ const (
 	longPause  = time.Second
 )
 
-// Next is a connection of l's. Where the process or the system has no room for one just now, in
-// its table of files or its memory, it waits for some until over is closed: whoever opens
-// connections, to whatever port, is not to end the service. Any other error is the end of l.
+// Next accepts a connection from l. On EMFILE, ENFILE, ENOBUFS and ENOMEM it retries with
+// backoff until over is closed: a flood of connections, to whatever port, must not end the
+// service. Any other error is the end of l.
 func Next(l net.Listener, over <-chan struct{}) (net.Conn, error) {
 	for pause := shortPause; ; pause = min(2*pause, longPause) {
 		conn, err := l.Accept()

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// ListenUnix listens at a unix socket. A socket that a process left behind which was killed is
+// ListenUnix listens at a unix socket. A socket that a killed process left behind is
 // replaced. One at which another process listens, and a file that is no socket, are not.
 func ListenUnix(ctx context.Context, path string) (net.Listener, error) {
 	var lc net.ListenConfig

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A socket at which nobody listens is replaced, and nothing else.
+// A socket without a listener is replaced, and nothing else.
 func TestListenUnix(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})

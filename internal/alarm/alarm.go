@@ -9,9 +9,9 @@ import (
 // Never is when nothing is to be done.
 const Never = time.Duration(1 << 62)
 
-// Alarm calls a function at a time, from a goroutine of its own: whose stack has grown
-// to what the function takes, and stays so. Methods may be called with any lock held that
-// the function takes; but for Stop, which waits for the function.
+// Alarm calls a function at a time, from a goroutine of its own, with a stack that has
+// grown to what the function takes, and stays so. Methods may be called with any lock
+// held that the function takes, except Stop, which waits for the function.
 type Alarm struct {
 	f       func()
 	least   time.Duration
@@ -23,10 +23,10 @@ type Alarm struct {
 	calls   sync.WaitGroup
 }
 
-// Init says what is called, and how long it takes at least until then.
+// Init sets the function, and the least time from Set until it is called.
 func (a *Alarm) Init(f func(), least time.Duration) { a.f, a.least, a.at = f, least, Never }
 
-// Set has the function called at a time, or earlier: a later time than the one that is
+// Set schedules the call of the function at a time, or earlier: a later time than the one that is
 // set is ignored. The machine then finds nothing to do, and sets it again. It allocates
 // once.
 func (a *Alarm) Set(at, now time.Duration) {
@@ -66,7 +66,7 @@ func (a *Alarm) ring(timer *time.Timer) {
 	}
 }
 
-// Stop ends it: the function is not running any more when Stop returns, nor later.
+// Stop ends the alarm: the function does not run any more when Stop returns, nor later.
 func (a *Alarm) Stop() {
 	a.mu.Lock()
 	if a.timer != nil && !a.stopped {

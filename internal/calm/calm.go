@@ -7,10 +7,11 @@ import (
 	"runtime"
 )
 
-// SpareProcs sees to it that the runtime has idle Ps. Its monitor takes the
-// last P away from each call into C that lasts longer than 20 us, and goes on
-// looking every 20 us: on one CPU half of the instructions of a READ then are
-// the monitor's. With an idle P beside it lets such calls be, and sleeps.
+// SpareProcs raises GOMAXPROCS to 4, unless the environment sets it, so that the
+// runtime has idle Ps. Its monitor takes the last P away from each call into C
+// that lasts longer than 20 us, and goes on looking every 20 us: on one CPU half
+// of the instructions of a READ then are the monitor's. With an idle P it leaves
+// such calls alone, and sleeps.
 func SpareProcs() {
 	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) < 4 {
 		runtime.GOMAXPROCS(4)

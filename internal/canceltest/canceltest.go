@@ -1,4 +1,4 @@
-// Package canceltest tries that calls do nothing under a context that has ended already.
+// Package canceltest checks that calls do nothing under a context that has ended already.
 package canceltest
 
 import (
@@ -11,7 +11,7 @@ import (
 
 // Methods calls each method of object that takes a context first, with one that was
 // cancelled before, and requires that the error is the context's. The other arguments are
-// the first of args that fit, or zero. Methods of which skip has the names, and those that
+// the first of args that fit, or zero. Methods that skip names, and methods that
 // return no error, are left out. At least one method must be tried.
 func Methods(t *testing.T, object any, args []any, skip ...string) {
 	t.Helper()

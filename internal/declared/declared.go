@@ -1,4 +1,4 @@
-// Package declared has the names that a folder's Go files declare, for tests of what
+// Package declared lists the names that a folder's Go files declare, for tests of what
 // documents say of the code.
 package declared
 
@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// In answers the names of a folder's code and those of its test files: F, T, T.Method
+// In returns the names of a folder's code and those of its test files: F, T, T.Method
 // and T.Field, constants and variables too.
 func In(folder string) (code, tests map[string]bool, err error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.go"))

@@ -1,4 +1,4 @@
-// Package house has the test of who may import whom (ARCHITECTURE.md).
+// Package house tests which packages may import which (ARCHITECTURE.md).
 package house
 
 import (
@@ -181,7 +181,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// Whoever imports the cache's client gets no server with it, and nothing of the weight of
+// A program that imports the cache's client gets no server with it, and nothing of the weight of
 // etcd or gRPC, by way of others' packages either.
 func TestCacheClientIsLight(t *testing.T) {
 	c := exec.CommandContext(t.Context(), "go", "list", "-deps", "./cache")

@@ -78,7 +78,7 @@ func parsePort(b []byte) (p Port, err error) {
 	return p, err
 }
 
-// UVerbs tells the device file of a device. It fails if ib_uverbs is missing.
+// UVerbs returns the device file of a device. It fails if ib_uverbs is missing.
 func UVerbs(dev uint32) (CharDev, error) {
 	ae := netlink.NewAttributeEncoder()
 	ae.Uint32(AttrDevIndex, dev)
@@ -111,7 +111,7 @@ func parseCharDev(b []byte) (c CharDev, err error) {
 	return c, err
 }
 
-// Shared tells whether all network namespaces see all devices, which is the
+// Shared reports whether all network namespaces see all devices, which is the
 // kernel's default; otherwise a device belongs to one namespace.
 func Shared() (bool, error) {
 	msgs, err := Request(cmdSysGet, 0, nil)

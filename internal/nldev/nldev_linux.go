@@ -44,8 +44,8 @@ const (
 	attrDriverID   = 73
 )
 
-// Request sends one request and answers the replies. [ErrNone] means that there
-// is nobody to ask; other refusals are the kernel's errno.
+// Request sends one request and returns the replies. [ErrNone] means that the kernel
+// has no RDMA netlink; other errors are the kernel's errno.
 func Request(cmd uint16, flags netlink.HeaderFlags, attrs []byte) ([]netlink.Message, error) {
 	c, err := netlink.Dial(unix.NETLINK_RDMA, nil)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {

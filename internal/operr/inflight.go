@@ -1,6 +1,6 @@
 package operr
 
-// InFlight is the error of a call whose context ended while a device had its requests:
+// InFlight is the error of a call when its context ended while a device had its requests:
 // verbs.InFlightError.
 type InFlight struct {
 	err    error
@@ -9,7 +9,7 @@ type InFlight struct {
 }
 
 // NewInFlight returns an error like err, and the function by which the goroutine that waits
-// for the requests tells their result, once.
+// for the requests sets their result, once.
 func NewInFlight(err error) (e *InFlight, end func(result error)) {
 	e = &InFlight{err: err, done: make(chan struct{})}
 	return e, func(result error) {

@@ -25,7 +25,7 @@ type Error struct {
 func (e *Error) Error() string { return Text("verbs", e.Op, e.Object, e.Err, e.Detail) }
 func (e *Error) Unwrap() error { return e.Err }
 
-// New answers an [*Error], or nil if err is.
+// New returns an [*Error], or nil if err is.
 func New(op, object string, err error, detail ...any) error {
 	if err == nil {
 		return nil
@@ -99,7 +99,7 @@ type classed struct {
 func (c classed) Error() string   { return c.class.Error() + ": " + Plain(c.errno) }
 func (c classed) Unwrap() []error { return []error{c.class, c.errno} }
 
-// joined are errors whose texts stand on one line.
+// joined are errors with their texts on one line.
 type joined struct{ errs []error }
 
 func (j *joined) Error() string {
@@ -129,6 +129,6 @@ func Join(errs ...error) error {
 	return &joined{all}
 }
 
-// Class is an error that matches the sentinel and the errno (or another cause),
-// and whose text has both.
+// Class returns an error that matches the sentinel and the errno (or another cause),
+// with both in its text.
 func Class(sentinel, errno error) error { return classed{sentinel, errno} }

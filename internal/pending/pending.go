@@ -1,4 +1,4 @@
-// Package pending bounds the connections of a server whose peers have not shown yet that
+// Package pending bounds a server's connections from peers that have not shown yet that
 // they speak its protocol. A flood of them from one address leaves room for all others.
 package pending
 
@@ -29,8 +29,8 @@ type Conns struct {
 // New returns an empty Conns.
 func New() *Conns { return NewInTurn(maxSource) }
 
-// NewInTurn returns an empty Conns whose server makes something for connections before their
-// peers have proved anything: for the oldest n of each source only.
+// NewInTurn returns an empty Conns for a server that makes something for connections before
+// their peers have proved anything: for the oldest n of each source only.
 func NewInTurn(n int) *Conns {
 	return &Conns{table: table[netip.Prefix]{total: maxTotal, each: maxSource, abreast: n, sources: make(map[netip.Prefix][]*entry)}}
 }
@@ -72,7 +72,7 @@ func (c *Conns) Len() int {
 	return c.table.n
 }
 
-// source is what counts as one source: an IPv4 address; of IPv6 the 64 bits that name a
+// source returns what counts as one source: an IPv4 address; of IPv6 the 64 bits that name a
 // subnet, since one host may use all addresses in it. What has no IP address is one source.
 func source(addr net.Addr) netip.Prefix {
 	a, ok := addr.(*net.TCPAddr)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// New answers a seed that is random, and printed; GOVERBS_SEED repeats it: what
-// is done, that is, not how goroutines and packets meet.
+// New returns a random seed, and prints it; GOVERBS_SEED repeats it: the actions,
+// that is, not how goroutines and packets meet.
 func New(t testing.TB) uint64 {
 	t.Helper()
 	seed := rand.Uint64()

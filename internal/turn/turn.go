@@ -1,23 +1,23 @@
-// Package turn has what several goroutines need that take turns at polling for
-// all of them.
+// Package turn is a lock for goroutines that take turns at polling for all of
+// them.
 package turn
 
 import "sync/atomic"
 
-// Turn is held by one goroutine at a time. It is a mutex for which one can wait
-// beside other things, and costs less than a channel while nobody waits.
+// Turn is a mutex that can be waited for beside other channels. Without contention it costs
+// less than a channel.
 type Turn struct {
 	held    atomic.Bool
 	waiting atomic.Int32
-	free    chan struct{} // has a token after a release while somebody waited
+	free    chan struct{} // has a token after a release while a goroutine waited
 }
 
 func New() Turn { return Turn{free: make(chan struct{}, 1)} }
 
-// Try takes the turn if it is free.
+// Try acquires the turn if it is free, and reports whether it did.
 func (t *Turn) Try() bool { return t.held.CompareAndSwap(false, true) }
 
-// Release is for the holder.
+// Release releases the turn, which the caller must hold.
 func (t *Turn) Release() {
 	t.held.Store(false)
 	if t.waiting.Load() > 0 {
@@ -28,9 +28,9 @@ func (t *Turn) Release() {
 	}
 }
 
-// Take waits for the turn, or for one of two channels, and tells whether it has
-// the turn. Whoever takes a token tries until the turn is had or another's, who
-// will leave a token in turn: none gets lost.
+// Take waits for the turn, or for one of two channels, and reports whether it has
+// the turn. A goroutine that takes a token of free tries for the turn, and if it
+// fails, the holder will leave another token: no wake is lost.
 func (t *Turn) Take(one, two <-chan struct{}) bool {
 	if t.Try() {
 		return true

@@ -42,8 +42,8 @@ func TestTurnIsNeverLost(t *testing.T) {
 	require.False(t, u.Take(gone, nil))
 }
 
-// Two take the turn once each, at the same time, over and over. If one is not told of
-// a release, nobody else helps it out: the test would not end.
+// Two take the turn once each, at the same time, over and over. If one misses
+// a release, nothing else wakes it: the test would not end.
 func TestTurnOfTwo(t *testing.T) {
 	rounds := int32(1_000_000)
 	if testing.Short() {

@@ -25,14 +25,14 @@ type item[E any] struct {
 	e   E
 }
 
-// Add has an event happen at a time.
+// Add schedules an event.
 func (q *Queue[E]) Add(at time.Duration, e E) {
 	q.Added++
 	heap.Push(&q.heap, &item[E]{at, q.Added, e})
 }
 
-// Next lets time pass to the next event, and answers that; ok is false if there is
-// none until then, which it is afterwards.
+// Next advances Now to the next event, and returns it. If there is none up to until,
+// ok is false and Now advances to until.
 func (q *Queue[E]) Next(until time.Duration) (e E, ok bool) {
 	if len(q.heap) == 0 || q.heap[0].at > until {
 		q.Now = max(q.Now, until)
@@ -84,7 +84,7 @@ func (w *World) Run(until time.Duration) {
 	}
 }
 
-// Wrong notes what must not be.
+// Wrong notes a failure.
 func (w *World) Wrong(format string, args ...any) {
 	if w.Err == nil {
 		w.Err = fmt.Errorf(format, args...)

@@ -23,10 +23,10 @@
 //
 // A VLAN, bond, team, bridge, macvlan or ipvlan leads to the device of the netdev below
 // it. With several devices below, or none in this namespace, as of a macvlan in a
-// container, the GID tables decide: the device is the one whose table has an entry of the
-// netdev, at an active port if there are several. The same finds the port of an IPoIB
-// netdev, whose GID is in the netdev's link-layer address. If no table has an entry yet,
-// it is the first active port below.
+// container, the GID tables decide: the device is the one with an entry of the netdev, at
+// an active port if there are several. The same finds the port of an IPoIB netdev by the
+// GID in the netdev's link-layer address. If no table has an entry yet, it is the first
+// active port below.
 //
 // Errors name the operation, the object, the cause and what there is instead, and match a
 // sentinel such as [ErrNotRDMA]. On systems other than Linux each lookup fails with
@@ -36,8 +36,8 @@
 // # Costs
 //
 // A lookup lists the netdevs and addresses of the namespace, and the ports of all RDMA
-// devices. For a netdev whose device only GID tables tell, it also reads those tables, one
-// small file for each entry. [Resolve] also asks for one route and one neighbour, and waits for a neighbour
-// that the kernel does not know. [Netdev.FindGID] reads one small file for each entry of
-// the GID table up to the one that it finds.
+// devices. For a netdev with a device that only GID tables show, it also reads those
+// tables, one small file for each entry. [Resolve] also asks for one route and one
+// neighbour, and waits for a neighbour that the kernel does not know. [Netdev.FindGID]
+// reads one small file for each entry of the GID table up to the one that it finds.
 package netpath

@@ -22,7 +22,7 @@ var (
 	ErrLinkDown = errors.New("link down")
 	// ErrNoRoute: the kernel has no route to the address.
 	ErrNoRoute = errors.New("no route")
-	// ErrNoNeighbour: the next hop did not answer with its link-layer address.
+	// ErrNoNeighbour: the next hop did not reply with its link-layer address.
 	ErrNoNeighbour = errors.New("next hop does not answer")
 	// ErrNoGID: no entry of the GID table matches the query.
 	ErrNoGID = errors.New("no matching GID")

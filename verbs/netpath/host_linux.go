@@ -65,8 +65,8 @@ func interfaces(ctx context.Context) ([]Netdev, error) {
 	return h.withPorts(nil, nil), nil
 }
 
-// ports lists the RDMA ports on netdevs, and those whose GID tables tell of netdevs in
-// question that nothing else tells.
+// ports lists the RDMA ports on netdevs, and, for those of the given netdevs that have no
+// port otherwise, the ports with an entry of them in the GID table.
 func (h *host) ports(ctx context.Context, of ifaces) ([]rdmaPort, tabled, error) {
 	ports, err := rdmaPorts(h.ifaces)
 	if err != nil {

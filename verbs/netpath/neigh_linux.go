@@ -15,12 +15,12 @@ import (
 	"github.com/goverbs/goverbs/internal/operr"
 )
 
-// neighbourWait bounds the wait for an answer; the kernel itself gives up after
-// three seconds, unless it was told otherwise.
+// neighbourWait bounds the wait for a reply; the kernel itself gives up after
+// three seconds, unless configured otherwise.
 const neighbourWait = 5 * time.Second
 
-// neighbour answers the next hop's link-layer address; it makes the kernel ask
-// for it if that does not know it.
+// neighbour returns the next hop's link-layer address; it makes the kernel ask
+// for it if the kernel does not know it.
 func (h *host) neighbour(ctx context.Context, n iface, src, dst, hop netip.Addr) (net.HardwareAddr, NeighbourState, error) {
 	mac, state, err := h.known(n, hop)
 	if err != nil || state.known() {
@@ -48,7 +48,7 @@ func (h *host) neighbour(ctx context.Context, n iface, src, dst, hop netip.Addr)
 }
 
 // provoke sends an empty datagram to the discard port, so that the kernel asks
-// for the neighbour. Nobody needs to receive it, and nothing of this waits.
+// for the neighbour. The datagram need not arrive, and provoke does not wait.
 func provoke(n iface, src, dst netip.Addr) error {
 	if dst.IsLinkLocalUnicast() && dst.Is6() {
 		src, dst = src.WithZone(n.Name), dst.WithZone(n.Name)

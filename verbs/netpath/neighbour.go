@@ -7,7 +7,7 @@ type NeighbourState uint16
 
 const (
 	NeighbourNone       NeighbourState = 0    // NUD_NONE
-	NeighbourIncomplete NeighbourState = 0x01 // NUD_INCOMPLETE: asked for, no answer yet
+	NeighbourIncomplete NeighbourState = 0x01 // NUD_INCOMPLETE: asked for, no reply yet
 	NeighbourReachable  NeighbourState = 0x02 // NUD_REACHABLE
 	NeighbourStale      NeighbourState = 0x04 // NUD_STALE: known, not confirmed lately
 	NeighbourDelay      NeighbourState = 0x08 // NUD_DELAY
@@ -41,7 +41,7 @@ func (s NeighbourState) String() string {
 	return fmt.Sprintf("NeighbourState(%#x)", uint16(s))
 }
 
-// known tells whether packets can be sent to the neighbour now.
+// known reports whether packets can be sent to the neighbour now.
 func (s NeighbourState) known() bool {
 	return s&(NeighbourReachable|NeighbourStale|NeighbourDelay|NeighbourProbe|NeighbourNoARP|NeighbourPermanent) != 0
 }

@@ -25,7 +25,7 @@ type Netdev struct {
 	IPoIB  bool
 	Addrs  []netip.Addr
 	Device string // RDMA device; empty if it has none
-	Port   uint8  // of Device; 0 if only the GID tells it, as with IPoIB
+	Port   uint8  // of Device; 0 if only the GID shows it, as with IPoIB
 	// Lower is the device's own netdev: Name, or what Name is stacked on. It is empty
 	// if that is in another network namespace.
 	Lower string
@@ -135,14 +135,14 @@ type rdmaPort struct {
 	active  bool
 }
 
-// tabled are the ports whose GID tables have an entry of a netdev, by the netdev's number.
+// tabled are the ports with an entry of a netdev in the GID table, by the netdev's number.
 type tabled map[int]rdmaPort
 
-// withPort is a netdev with its RDMA port, if there is one. The netdev's own port is the
-// first choice, then the only port among the netdevs that it is stacked on, then the one
-// whose GID table has an entry of it; that also finds an IPoIB netdev, and a macvlan
-// whose lower netdev is in another namespace. Last comes the first active port of several
-// below it, whose tables have no entry of it yet.
+// withPort returns a netdev with its RDMA port, if there is one. The netdev's own port is
+// the first choice, then the only port among the netdevs that it is stacked on, then the
+// one with an entry of it in the GID table; that also finds an IPoIB netdev, and a macvlan
+// over a netdev in another namespace. Last comes the first active port of several below
+// it, if no table has an entry of it yet.
 func (l ifaces) withPort(n iface, ports []rdmaPort, tables tabled) (_ Netdev, ok bool) {
 	n.VLAN = l.tag(n)
 	below, sure := l.portBelow(n, ports)
@@ -200,7 +200,7 @@ func (l ifaces) tag(n iface) int {
 	return 0
 }
 
-// unsure lists the netdevs whose ports only GID tables tell.
+// unsure lists the netdevs with ports that only GID tables show.
 func (l ifaces) unsure(of ifaces, ports []rdmaPort) (out ifaces) {
 	for _, n := range of {
 		if _, sure := l.portBelow(n, ports); !sure && !n.Loopback {
@@ -210,7 +210,7 @@ func (l ifaces) unsure(of ifaces, ports []rdmaPort) (out ifaces) {
 	return out
 }
 
-// withPorts are all netdevs, each with its RDMA port.
+// withPorts returns all netdevs, each with its RDMA port.
 func (l ifaces) withPorts(ports []rdmaPort, tables tabled) []Netdev {
 	out := make([]Netdev, len(l))
 	for i, n := range l {

@@ -29,7 +29,7 @@ type Path struct {
 // Resolve finds the way to an address as the kernel routes it: device, source
 // address, next hop and MTU. When the neighbour is unknown, one empty UDP
 // datagram to the discard port makes the kernel ask for it, and the call waits
-// for the answer, for five seconds at most. It fails with [ErrNoRoute],
+// for the reply, for five seconds at most. It fails with [ErrNoRoute],
 // [ErrNoNeighbour] and what [LookupAddr] fails with.
 func Resolve(ctx context.Context, dst netip.Addr) (Path, error) {
 	return resolve(ctx, "resolve the path to", netip.Addr{}, dst)

@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/internal/operr"
 )
 
-// route is what the kernel answers for one destination.
+// route is the kernel's reply for one destination.
 type route struct {
 	ifIndex int
 	src     netip.Addr

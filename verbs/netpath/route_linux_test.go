@@ -71,7 +71,7 @@ func TestRouteRequest(t *testing.T) {
 	require.Equal(t, []byte{8, 0, unix.RTA_SRC, 0, 10, 0, 0, 1}, from[len(plain):])
 }
 
-// FuzzRoute: whatever the kernel answers, there is a route or an error.
+// FuzzRoute: whatever the kernel replies, there is a route or an error.
 func FuzzRoute(f *testing.F) {
 	b := routeMessage(f, unix.RTN_UNICAST, func(a *rtnetlink.RouteAttributes) {
 		a.OutIface, a.Src, a.Gateway = 3, []byte{10, 0, 0, 1}, []byte{10, 0, 0, 254}

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hca is an InfiniBand HCA whose ports have other GUIDs than the node, beside two
+// hca is an InfiniBand HCA with ports that have other GUIDs than the node, beside two
 // RoCE ports in one bridge.
 func hca() *sysfs {
 	s := &sysfs{MapFS: fstest.MapFS{}}

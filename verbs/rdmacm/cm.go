@@ -87,7 +87,7 @@ func openError(err error) error {
 }
 
 // Close closes the connection manager. It is refused with [verbs.ErrInUse] while a
-// connection, a listener, a request without an answer, a call, or anything
+// connection, a listener, a request without a reply, a call, or anything
 // made on one of its devices is open. Connections that were closed may still be saying
 // goodbye to their peers; Close waits for that, a few seconds at most. Closing twice is
 // not an error.
@@ -98,7 +98,7 @@ func (m *CM) Close() error {
 	}
 	m.mu.Unlock()
 	return m.life.Close("cm", nil, func() error {
-		for d := range m.devs { // nobody is inside any more
+		for d := range m.devs { // no call is under way any more
 			if err := d.release(); err != nil {
 				return err
 			}

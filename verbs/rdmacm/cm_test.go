@@ -100,7 +100,7 @@ func TestReject(t *testing.T) {
 	require.Equal(t, "no room", string(rejected.PrivateData[:7]))
 	require.NotErrorIs(t, err, syscall.ECONNREFUSED)
 
-	// Requests that nobody accepted are rejected with the listener's end.
+	// Requests that were not accepted are rejected with the listener's end.
 	failed := make(chan error, 1)
 	go func() {
 		_, err := m.Dial(ctx, l.Addr().String(), rdmacm.DialConfig{})
@@ -158,7 +158,7 @@ func TestWaitsEnd(t *testing.T) {
 	m := rig.NewCM(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
-	// An address of the wire that nobody has.
+	// An unused address of the wire.
 	_, err := m.Dial(ctx, "10.77.0.99:1", rdmacm.DialConfig{Local: netip.AddrPortFrom(p[0].Addr(), 0)})
 	require.Error(t, err)
 	if !errors.Is(err, verbs.ErrUnreachable) {
@@ -311,7 +311,7 @@ func TestDatagrams(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 }
 
-// TestLookUp: a datagram service and who asks for it, without queue pairs.
+// TestLookUp: a datagram service and its client, without queue pairs.
 func TestLookUp(t *testing.T) {
 	p := rig.CMPorts(t)
 	m, ctx := rig.NewCM(t), rig.Context(t)

@@ -51,7 +51,7 @@ func (c *Conn) abandon() error {
 	return errors.Join(err, c.prepared.close())
 }
 
-// watch follows the peer's end from now on: receives that nobody will fill
+// watch follows the peer's end from now on: then receives that will not be filled
 // any more are flushed.
 func (c *Conn) watch() {
 	i, q := c.id, c.prepared.setup.QP
@@ -161,7 +161,7 @@ const closeGrace = 500 * time.Millisecond
 // from Setup is brought to [verbs.StateError] and left to the program. Closing twice is
 // not an error.
 func (c *Conn) Close() error {
-	c.closing.Lock() // whoever closes second waits
+	c.closing.Lock() // a second Close waits for the first
 	defer c.closing.Unlock()
 	var err error
 	if !c.shut {

@@ -26,7 +26,7 @@ type Peer struct {
 }
 
 // DialUD finds the datagram service at "host:port" ([ListenConfig.Type] UD
-// there) and answers how to send to it. The queue pair, from cfg.Setup or of
+// there) and returns how to send to it. The queue pair, from cfg.Setup or of
 // the peer's own, is brought to [verbs.StateRTS]; one that is there already may
 // serve for any number of peers. Its QKey becomes [UDPQKey].
 func (m *CM) DialUD(ctx context.Context, address string, cfg DialConfig) (*Peer, error) {
@@ -86,7 +86,7 @@ func (i *cmID) join(ctx context.Context, to netip.AddrPort, cfg *DialConfig) (*P
 }
 
 // peer brings the queue pair up and makes the address handle of what find
-// answers.
+// returns.
 func (i *cmID) peer(cfg *ConnConfig, find func(*Peer) (*cgo.CMEvent, error)) (*Peer, error) {
 	p, err := i.prepare(cfg, verbs.UD, MaxRequestDataUD)
 	if err != nil {
@@ -127,13 +127,13 @@ func (c *Peer) QP() *verbs.QP { return c.prepared.setup.QP }
 // Device is the device of the queue pair.
 func (c *Peer) Device() *verbs.Device { return c.prepared.setup.Device }
 
-// PrivateData is what the service sent with its answer, padded with zeros.
+// PrivateData is what the service sent with its reply, padded with zeros.
 func (c *Peer) PrivateData() []byte { return c.private }
 
 // Close leaves the group, if it is one, and forgets the peer: sends to it must
 // have completed. Closing twice is not an error.
 func (c *Peer) Close() error {
-	c.closing.Lock() // whoever closes second waits
+	c.closing.Lock() // a second Close waits for the first
 	defer c.closing.Unlock()
 	err := c.leave()
 	if c.ah != nil {
@@ -155,7 +155,7 @@ func (c *Peer) leave() error {
 	return errors.Join(err, c.id.do("leave by", func() error { return cgo.CMLeave(c.id.id, group) }))
 }
 
-// AcceptUD tells the peer the queue pair number of a datagram service, whose queue pair
+// AcceptUD sends the peer the queue pair number of a datagram service. The queue pair
 // comes from cfg.Setup. The request is then finished. The peer's address is in its
 // datagrams.
 func (r *Request) AcceptUD(cfg ConnConfig) error {

@@ -36,7 +36,7 @@ type device struct {
 // set up memory before their first connection. It lives as long as the CM: closing it is
 // refused with [verbs.ErrInUse]. Only a device that was unplugged ([ErrDeviceRemoved])
 // can be closed, and should be, after everything on it: until then the kernel blocks
-// whoever unplugs it.
+// its removal.
 func (m *CM) Device(name string) (*verbs.Device, error) {
 	if !m.life.Enter() {
 		return nil, operr.New("open", name, verbs.ErrClosed)
@@ -62,7 +62,7 @@ func (m *CM) Device(name string) (*verbs.Device, error) {
 	return nil, operr.New("open", name, verbs.ErrNoDevice, detail)
 }
 
-// noDevices is why librdmacm tells none.
+// noDevices returns why librdmacm lists no devices.
 func noDevices(name string, err error) error {
 	if errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENOSYS) {
 		err = operr.Class(verbs.ErrNoDevice, err)
@@ -147,7 +147,7 @@ func (d *device) release() error {
 	return d.close()
 }
 
-// close closes the device, whoever has shares of it. The caller holds the lock.
+// close closes the device, even if there are shares of it. devices.mu must be held.
 func (d *device) close() error {
 	if d.gone {
 		return nil
@@ -174,14 +174,14 @@ func (d *device) close() error {
 	return nil
 }
 
-// forgetsRemoved makes librdmacm look which devices there are, after which it
-// closes its contexts of removed ones, for which the kernel waits, once no list
-// has them.
+// forgetsRemoved makes librdmacm list the devices again, after which it closes
+// its contexts of removed ones, for which the kernel waits, once no list has
+// them.
 //
-// Some versions before 52 (44.0 to 44.5 among them) compare the
-// addresses of their devices wrongly and can forget all of them there; their
-// next call then waits for itself. With a list that is never freed they stay in
-// a state in which calls fail instead; the answer false says so.
+// Some versions before 52 (44.0 to 44.5 among them) compare the addresses of
+// their devices wrongly and can forget all of them there; their next call then
+// deadlocks. With a list that is never freed they stay in a state in which
+// calls fail instead. forgetsRemoved then returns false.
 func forgetsRemoved() bool {
 	list, known, err := cgo.CMGetDevices()
 	if err == nil {

@@ -21,7 +21,7 @@ type DialConfig struct {
 
 // Dial connects to a listener at "host:port"; the addresses of a name are tried in turn,
 // and the error says what became of each. If the peer refuses, the error is a
-// [*RejectedError]. If it does not answer, the error is [verbs.ErrUnreachable], after the
+// [*RejectedError]. If it does not respond, the error is [verbs.ErrUnreachable], after the
 // time that the kernel tries (about a minute) or when ctx ends.
 func (m *CM) Dial(ctx context.Context, address string, cfg DialConfig) (*Conn, error) {
 	var c *Conn
@@ -79,7 +79,7 @@ func (i *cmID) findDevice(ctx context.Context, portSpace int, to netip.AddrPort,
 			return err
 		}
 	}
-	// Before the route: the peer is told a time that fits.
+	// Before the route: the peer is sent a time that fits.
 	if portSpace == portSpaceTCP {
 		if err := i.setAckTimeout(cfg.AckTimeout); err != nil {
 			return err

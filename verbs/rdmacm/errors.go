@@ -22,8 +22,8 @@ var (
 	ErrAddrChanged = errors.New("address changed")
 )
 
-// RejectedError is the reply of a peer that refuses the connection, or of a host where
-// nobody listens at the port; the latter matches [syscall.ECONNREFUSED].
+// RejectedError is the reply of a peer that refuses the connection, or of a host without
+// a listener at the port; the latter matches [syscall.ECONNREFUSED].
 type RejectedError struct {
 	// Reason is a code of the InfiniBand specification, volume 1, section
 	// 12.6.7.2: 28 is the listening program's decision, 8 means that there is
@@ -51,7 +51,7 @@ func (e *RejectedError) Error() string {
 	return fmt.Sprintf("rejected for reason %d", e.Reason)
 }
 
-// Unwrap makes a port where nobody listens match [syscall.ECONNREFUSED].
+// Unwrap makes a port without a listener match [syscall.ECONNREFUSED].
 func (e *RejectedError) Unwrap() error {
 	if e.Reason == rejectNoListener {
 		return syscall.ECONNREFUSED

@@ -111,7 +111,7 @@ func (i *cmID) on(ev *cgo.CMEvent) {
 	case eventConnectRequest:
 		i.request(ev)
 	case eventDisconnected:
-		// The peer waits for this answer; when it is the peer that answers,
+		// The peer waits for this reply; if the event is the peer's reply,
 		// the call fails and nothing is lost.
 		i.life.With("disconnect", func() error { return cgo.CMDisconnect(i.id) })
 		i.end(ErrDisconnected)

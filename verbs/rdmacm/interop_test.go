@@ -47,7 +47,7 @@ func program(t *testing.T, name string, args ...string) (wait func() string) {
 
 func portOf(a netip.AddrPort) string { return strconv.Itoa(int(a.Port())) }
 
-// untilListening repeats a dial until somebody listens.
+// untilListening repeats a dial until the peer listens.
 func untilListening[C any](t *testing.T, dial func() (C, error)) C {
 	t.Helper()
 	for end := time.Now().Add(rig.Timeout); ; time.Sleep(50 * time.Millisecond) {

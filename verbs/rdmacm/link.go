@@ -18,9 +18,9 @@ import (
 // The connection manager decides GID, MTU and path, whatever cfg says. Of cfg.Connect it
 // uses Retries, RNRRetries, AckTimeout and MaxReads. The queue pair is RC. When the peer
 // closes its end, or its program dies, the queue pair ends here too, and [verbs.QP.Err]
-// matches [ErrDisconnected]. A peer whose host is gone is noticed after cfg.QP.KeepAlive,
-// and the error matches [verbs.ErrUnreachable]; towards a peer whose queue pair does not
-// allow [verbs.RemoteWrite] there is no keep-alive.
+// matches [ErrDisconnected]. The loss of the peer's host is noticed after cfg.QP.KeepAlive,
+// and the error matches [verbs.ErrUnreachable]; if the peer's queue pair does not allow
+// [verbs.RemoteWrite] there is no keep-alive.
 func (m *CM) DialLink(ctx context.Context, address string, cfg verbs.LinkConfig) (*verbs.Link, error) {
 	l := link{cfg: cfg}
 	dial := DialConfig{ConnConfig: l.config(MaxRequestData)}
@@ -48,13 +48,13 @@ func (m *CM) ServeLinks(ctx context.Context, l *Listener, cfg verbs.LinkConfig, 
 	})
 }
 
-// link is one in the making.
+// link is a link in the making.
 type link struct {
 	cfg  verbs.LinkConfig
 	made *verbs.Link
 }
 
-// config is of a connection whose Setup makes the link's objects.
+// config returns the config of a connection. Its Setup makes the link's objects.
 func (l *link) config(room int) ConnConfig {
 	c := &l.cfg.Connect
 	return ConnConfig{
@@ -82,7 +82,7 @@ func (l *link) close() error {
 	return l.made.Close()
 }
 
-// connected is the link when its connection stands, or not.
+// connected completes the link with its connection, or closes it after an error.
 func (l *link) connected(c *Conn, err error) (*verbs.Link, error) {
 	if err != nil {
 		return nil, errors.Join(err, l.close())

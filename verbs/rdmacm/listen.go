@@ -81,12 +81,12 @@ func (m *CM) Listen(address string, cfg ListenConfig) (*Listener, error) {
 	return l, nil
 }
 
-// noIPv6 tells that a host lacks the family.
+// noIPv6 reports whether err means that the host lacks the family.
 func noIPv6(err error) bool {
 	return errors.Is(err, syscall.EAFNOSUPPORT) || errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.ENODEV)
 }
 
-// listen adds an id that listens at one address, and answers which.
+// listen adds an id that listens at one address, and returns the address.
 func (l *Listener) listen(m *CM, space int, at netip.AddrPort, cfg *ListenConfig) (netip.AddrPort, error) {
 	local, err := sockAddr(at)
 	if err != nil {
@@ -141,7 +141,7 @@ func (l *Listener) closeIDs() error {
 // for each family, has none that could.
 func (l *Listener) down() <-chan struct{} { return l.ids[0].down }
 
-// cause is why down is closed.
+// cause returns why down is closed.
 func (l *Listener) cause() error { return l.ids[0].cause }
 
 func (l *Listener) label() string { return l.ids[0].life.Label }
@@ -191,10 +191,10 @@ func (l *Listener) Accept(ctx context.Context) (*Request, error) {
 	}
 }
 
-// Close ends listening: Accept answers [verbs.ErrClosed], and requests that nobody
+// Close ends listening: Accept returns [verbs.ErrClosed], and requests that were not
 // accepted are rejected. Closing twice is not an error.
 func (l *Listener) Close() error {
-	l.closing.Lock() // whoever closes second waits
+	l.closing.Lock() // a second Close waits for the first
 	defer l.closing.Unlock()
 	l.mu.Lock()
 	if !l.shut {
@@ -204,7 +204,7 @@ func (l *Listener) Close() error {
 	l.mu.Unlock()
 	err := l.closeIDs()
 	for r := range l.requests {
-		// A request whose client has gone meanwhile cannot be rejected any more.
+		// If the client has gone meanwhile, its request cannot be rejected any more.
 		if rerr := r.Reject(nil); rerr != nil && !errors.Is(rerr, syscall.EINVAL) {
 			err = errors.Join(err, rerr)
 		}

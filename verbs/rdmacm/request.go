@@ -30,7 +30,7 @@ func (r *Request) LocalAddr() netip.AddrPort { return r.local }
 // RemoteAddr is the address of the peer.
 func (r *Request) RemoteAddr() netip.AddrPort { return r.remote }
 
-// answer lets one answer through.
+// answer marks the request as accepted or rejected, and fails if it was already.
 func (r *Request) answer(op string) error {
 	if r.answered.Swap(true) {
 		return operr.New(op, r.id.life.Label, verbs.ErrState, "answered already")

@@ -18,7 +18,7 @@ type Service struct {
 // LookUp asks the datagram service at "host:port" for its queue pair, as [CM.DialUD]
 // does, but makes no queue pair and no address handle: those are up to the caller, on
 // whatever device handle. Of cfg it takes Local, TOS and PrivateData. A lost question or
-// answer is sent again after seconds. To be faster, end ctx and ask again.
+// reply is sent again after seconds. To be faster, end ctx and ask again.
 func (m *CM) LookUp(ctx context.Context, address string, cfg DialConfig) (Service, error) {
 	if n := len(cfg.PrivateData); n > MaxRequestDataUD {
 		return Service{}, operr.New("look up", address, verbs.ErrAttributes, n, " bytes of private data; at most ", MaxRequestDataUD)

@@ -13,16 +13,16 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Setup is what a program is told of a connection before it is made, and what it replies.
+// Setup describes a connection to the program before it is made, and holds its reply.
 type Setup struct {
 	Device *verbs.Device  // that the connection leads over
 	GID    verbs.GIDEntry // local address, for [verbs.QPConfig.GID]
 	Local  netip.AddrPort // local address
 	Remote netip.AddrPort // the peer's
 
-	// QP is the answer: a queue pair made on Device, fresh: in [verbs.StateReset], or
-	// in [verbs.StateInit] with its first receives posted. Closing it is up to
-	// whoever made it.
+	// QP is set by the program: a queue pair made on Device, fresh: in [verbs.StateReset],
+	// or in [verbs.StateInit] with its first receives posted. The program that made it
+	// closes it.
 	QP *verbs.QP
 	// PrivateData goes to the peer. It is what the config has, and can be
 	// changed here, for example to name memory that was registered just now.
@@ -45,7 +45,7 @@ type ConnConfig struct {
 	// be nil.
 	QP verbs.QPConfig
 
-	// PrivateData goes to the peer with the request or the answer: at most
+	// PrivateData goes to the peer with the request or the reply: at most
 	// [MaxRequestData], [MaxAcceptData], and [MaxRequestDataUD],
 	// [MaxAcceptDataUD] for datagrams. The peer sees it padded with zeros.
 	PrivateData []byte

@@ -20,8 +20,8 @@ import (
 	"github.com/goverbs/goverbs/verbs/stream"
 )
 
-// A name with several addresses is reached at whichever of them answers, and an
-// error tells of all.
+// A name with several addresses is reached at whichever of them responds, and an
+// error names all.
 func TestDialTriesEveryAddress(t *testing.T) {
 	lab.RequireTopology(t, "wire")
 	p := rig.CMPorts(t)

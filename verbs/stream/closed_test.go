@@ -17,11 +17,11 @@ var objects = rig.Objects{
 	Closing: []string{"Conn", "Listener"},
 }
 
-// Every call on a closed object answers ErrClosed, with what it stands on open
+// Every call on a closed object returns ErrClosed, with its parents open
 // or closed, and none crashes.
 func TestEveryCallAfterClose(t *testing.T) { objects.CallClosed(t) }
 
-// Goroutines that use objects while others close them get answers, whatever the
+// Calls on objects that other goroutines close meanwhile return, whatever the
 // order, and everything is closed in the end.
 func TestUseAndCloseAtOnce(t *testing.T) { objects.UseAndClose(t) }
 

@@ -54,8 +54,8 @@ type Conn struct {
 	stop     context.CancelFunc
 	reader   waiter
 	writer   waiter
-	wcs      [16]verbs.WC // of whoever polls
-	sendWCs  [16]verbs.WC // of whoever holds smu
+	wcs      [16]verbs.WC // owned by the goroutine that polls
+	sendWCs  [16]verbs.WC // guarded by smu
 	shut     sync.Once
 	shutErr  error
 }
@@ -121,8 +121,8 @@ func (s *Conn) Discard(n int) error {
 	return nil
 }
 
-// peek answers the next piece of the ring; without wait it may be empty. The
-// caller holds rmu.
+// peek returns the next piece of the ring; without wait it may be empty. rmu
+// must be held.
 func (s *Conn) peek(wait bool) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,8 +152,8 @@ func (s *Conn) take(n int) {
 	}
 }
 
-// post posts a message. If the queue is full, of messages that are done with and whose
-// completions are still to be polled, it waits until there is room.
+// post posts a message. If the queue is full, of messages that are done but have
+// completions still to be polled, it waits until there is room.
 func (s *Conn) post(b *verbs.Batch, id uint64, flags verbs.SendFlags, imm uint32, to verbs.Remote, data ...verbs.SGE) error {
 	for {
 		b.WriteImm(id, flags, imm, to, data...)
@@ -275,8 +275,8 @@ func (s *Conn) reserve(want int) ([]byte, error) {
 	}
 }
 
-// commit posts the message of the n bytes that reserve answered. The caller
-// holds wmu.
+// commit posts the message of the n bytes that reserve returned. wmu must be
+// held.
 func (s *Conn) commit(n int, last bool) error {
 	s.mu.Lock()
 	if err := s.err; err != nil {

@@ -24,7 +24,7 @@
 // [os.ErrDeadlineExceeded], ECONNRESET, EPIPE). One reader, one writer and Close may run
 // at the same time; further readers and writers wait for their turn. Close gives the peer
 // two seconds to take what was written, and does not wait for a peer to which nothing was
-// written lately. A peer whose host is gone is noticed after [Config.KeepAlive].
+// written lately. The loss of the peer's host is noticed after [Config.KeepAlive].
 //
 // A peer that breaks the protocol ends its own stream, with [verbs.ErrMessage], and no
 // other. All connections that are not yet accepted together get no more of a listener's

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/verbs/stream"
 )
 
-// A server answers what a client says, as it would over TCP.
+// A server replies to a client, as it would over TCP.
 func ExampleListen() {
 	cm, err := rdmacm.Open(rdmacm.Config{})
 	if err != nil {

@@ -68,7 +68,7 @@ func TestCloseDoesNotWaitForTheDead(t *testing.T) {
 	require.Less(t, time.Since(begun), 3*time.Second, "12 streams")
 }
 
-// Credit finds a queue that is full of messages whose completions are still to be polled: it
+// Credit finds a queue that is full of messages with completions still to be polled: it
 // waits, and the stream goes on.
 func TestCreditWaitsForRoom(t *testing.T) {
 	rig.CMPorts(t)

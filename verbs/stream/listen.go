@@ -23,8 +23,8 @@ type Listener struct {
 	streams  chan *Conn
 	over     chan struct{}  // closed when no more will come
 	cause    error          // why over is closed
-	requests *pending.Conns // whose peers have not finished connecting
-	places   chan struct{}  // has a token for each stream that nobody has accepted
+	requests *pending.Conns // of peers that have not finished connecting
+	places   chan struct{}  // has a token for each stream that is not yet accepted
 	ctx      context.Context
 	cancel   context.CancelFunc
 	all      sync.WaitGroup

@@ -49,7 +49,7 @@ func TestListenerBesideSilentPeers(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
 
-	// What the listener answers is lost; its own host's clients do not use the wire.
+	// The listener's replies are lost; its own host's clients do not use the wire.
 	ends := lab.Require(t, 2)
 	far, err := net.InterfaceByName(ends[1].Netdev)
 	require.NoError(t, err)

@@ -320,7 +320,7 @@ func BenchmarkRawWrite(b *testing.B) {
 	reap(0)
 }
 
-// Peers that nobody accepts cost a listener no more than its places; the others
+// Peers that are not accepted cost a listener no more than its places; the others
 // are served when there is room again.
 func TestStreamListenerIsBounded(t *testing.T) {
 	p := rig.CMPorts(t)
@@ -378,7 +378,7 @@ func TestStreamHandshakeTimeout(t *testing.T) {
 	defer func() { require.NoError(t, l.Close()) }()
 	local := netip.AddrPortFrom(p[0].Addr(), 0)
 
-	// The listener's answers are lost: it waits for a peer that has none.
+	// The listener's replies are lost: it waits for a peer that has none.
 	far := lab.Require(t, 2)[1].Netdev
 	require.NoError(t, lab.Impair(far, lab.Impairment{Loss: 1}))
 	brief, cancel := context.WithTimeout(ctx, time.Second)

@@ -105,7 +105,7 @@ func TestStreamsComeAndGo(t *testing.T) {
 	run(n)
 	t.Logf("%d streams in %v", n, time.Since(start).Round(time.Millisecond))
 
-	// Who waits on a file while it is closed closes it when it has woken.
+	// A goroutine that waits on a file while it is closed closes it when it has woken.
 	require.Eventually(t, func() bool { return descriptors(t) <= files }, 10*time.Second, time.Millisecond, "descriptors")
 	soon, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -116,7 +116,7 @@ func TestStreamsComeAndGo(t *testing.T) {
 	// 50 KiB of queues; the heap's own unrest is a few MiB.
 	after := resident(t)
 	t.Logf("resident memory: %d KiB, then %d KiB", before>>10, after>>10)
-	if !raceDetector { // whose own memory grows with the goroutines it has seen
+	if !raceDetector { // its own memory grows with the goroutines it has seen
 		require.Less(t, after, before+(16<<20), "resident memory")
 	}
 }

@@ -38,7 +38,7 @@ func (w *waiter) stop() {
 	}
 }
 
-// ready tells whether a direction need not wait any more. The caller holds mu.
+// ready reports whether a direction need not wait any more. mu must be held.
 func (s *Conn) ready(w *waiter) bool {
 	if w == &s.reader {
 		return s.flow.Unread() > 0
@@ -52,7 +52,7 @@ func (s *Conn) await(w, other *waiter) error {
 	polled := false
 	defer func() {
 		if polled && other.waiting {
-			other.signal() // its turn to poll
+			other.signal() // it polls next
 		}
 	}()
 	for {
@@ -81,7 +81,7 @@ func (s *Conn) await(w, other *waiter) error {
 		s.mu.Unlock()
 		n, err := s.parts.recvCQ.Wait(waits, s.wcs[:])
 		if waits.Err() != nil {
-			err = nil // somebody's interrupt: look again
+			err = nil // an interrupt: look again
 		}
 		s.mu.Lock()
 		s.polling = false
@@ -137,7 +137,7 @@ func (s *Conn) broken(err error) {
 	}
 	if errors.Is(err, verbs.WCFlushed) {
 		// The queue pair was in error before: the peer has gone, or a work
-		// request failed whose completion is in the other queue.
+		// request failed that has its completion in the other queue.
 		err = operr.Class(syscall.ECONNRESET, err)
 	}
 	s.err = err
@@ -178,13 +178,13 @@ func (s *Conn) waitSends(waits context.Context, block bool) error {
 	if block && n == 0 && err == nil {
 		n, err = s.parts.sendCQ.Wait(waits, s.sendWCs[:])
 		if waits.Err() != nil {
-			err = nil // somebody's interrupt
+			err = nil // an interrupt
 		}
 	}
 	return s.sendsDone(n, err)
 }
 
-// drainSends makes room in the send queue, unless somebody else is at it.
+// drainSends makes room in the send queue, unless another goroutine holds smu.
 func (s *Conn) drainSends() {
 	if s.smu.TryLock() {
 		n, err := s.parts.sendCQ.Poll(s.sendWCs[:])
@@ -219,7 +219,7 @@ func (s *Conn) SetDeadline(t time.Time) error {
 // [os.ErrDeadlineExceeded].
 func (s *Conn) SetReadDeadline(t time.Time) error { return s.setDeadline(&s.reader, t) }
 
-// SetWriteDeadline does the same for writes, some of whose bytes may have been
+// SetWriteDeadline does the same for writes. Some of their bytes may have been
 // sent.
 func (s *Conn) SetWriteDeadline(t time.Time) error { return s.setDeadline(&s.writer, t) }
 

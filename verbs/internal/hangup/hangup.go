@@ -1,4 +1,4 @@
-// Package hangup tells when the peer of a connection has closed it, on which nothing else is
+// Package hangup reports when the peer has closed a connection on which nothing else is
 // expected to come. One goroutine watches all connections of the process, since each one of
 // its own would have a stack of some kilobytes.
 package hangup

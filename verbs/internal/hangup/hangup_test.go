@@ -66,7 +66,7 @@ func TestConnectionBreaks(t *testing.T) {
 	}
 }
 
-// Close waits for what tells of the end, so that what that uses may go afterwards.
+// Close waits for the call that reports the end, so that what it uses may go afterwards.
 func TestCloseWaits(t *testing.T) {
 	near, far := testconn.TCP(t)
 	begun, over := make(chan struct{}), make(chan struct{})
@@ -127,7 +127,7 @@ func TestConnectionsComeAndGo(t *testing.T) {
 		far, err = l.Accept()
 		return near, far, err
 	}
-	var dialing sync.Mutex // who dials is who accepts
+	var dialing sync.Mutex // the goroutine that dials accepts
 	var all sync.WaitGroup
 	for g := range 4 {
 		all.Go(func() {

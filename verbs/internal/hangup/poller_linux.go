@@ -46,7 +46,7 @@ func (w *Watch) control(op, epoll int, ev *unix.EpollEvent) (err error) {
 	return errors.Join(w.raw.Control(func(fd uintptr) { err = unix.EpollCtl(epoll, op, int(fd), ev) }), err)
 }
 
-// open makes the instance and its goroutine. The mutex is held.
+// open makes the instance and its goroutine. mu must be held.
 func (p *poller) open() error {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -65,8 +65,8 @@ func (p *poller) open() error {
 	return nil
 }
 
-// forget ends a watch, and the goroutine with the last one, and tells whether there was that watch.
-// The mutex is held.
+// forget ends a watch, and the goroutine with the last one, and reports whether there was that watch.
+// mu must be held.
 func (p *poller) forget(w *Watch) bool {
 	if p.all[w.id] != w {
 		return false

@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/internal/operr"
 )
 
-// Life is the lifetime of an object: who stands on it, who is inside a call
-// on it right now, and whether it is closed.
+// Life is the lifetime of an object: its children, the calls on it that are
+// under way, and whether it is closed.
 //
 // A parent refuses to close while it has children, so a child can always use
 // its parents. Calls on the data path go through Enter and Exit, two atomic
@@ -26,11 +26,11 @@ type Life struct {
 
 	mu       sync.Mutex
 	children map[string]int // live children by kind
-	closing  chan struct{}  // while somebody closes: closed when that has ended
+	closing  chan struct{}  // during a Close: closed when that has ended
 	ruined   bool           // see Ruin
 	done     bool
 
-	users atomic.Int64 // callers inside; negative once closed
+	users atomic.Int64 // calls under way; negative once closed
 }
 
 const closedBias = -1 << 40
@@ -40,7 +40,7 @@ var serial atomic.Uint64
 // Label names an object without a number of its own, such as "cq 7".
 func Label(kind string) string { return fmt.Sprintf("%s %d", kind, serial.Add(1)) }
 
-// Born registers an object with those it stands on.
+// Born registers an object with its parents.
 func (l *Life) Born(kind, label string, parents ...*Life) error {
 	for i, p := range parents {
 		if err := p.Adopt(kind); err != nil {
@@ -61,7 +61,7 @@ func (l *Life) Stillborn(kind string) {
 	}
 }
 
-// Adopt counts a child; it is refused once the object closes.
+// Adopt counts a child; it fails with ErrClosed once the object closes.
 func (l *Life) Adopt(kind string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,7 +75,7 @@ func (l *Life) Adopt(kind string) error {
 	return nil
 }
 
-// Release takes back an Adopt.
+// Release undoes an Adopt.
 func (l *Life) Release(kind string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,7 +84,7 @@ func (l *Life) Release(kind string) {
 	}
 }
 
-// Enter must be matched by Exit when it answers true; false means closed.
+// Enter must be matched by Exit when it returns true; false means closed.
 func (l *Life) Enter() bool {
 	if l.users.Add(1) > 0 {
 		return true
@@ -93,7 +93,7 @@ func (l *Life) Enter() bool {
 	return false
 }
 
-// Exit is the end of a call that Enter let in.
+// Exit ends a call that Enter admitted.
 func (l *Life) Exit() { l.users.Add(-1) }
 
 // With runs a control-path call inside the object's lifetime.
@@ -105,8 +105,8 @@ func (l *Life) With(op string, f func() error) error {
 	return f()
 }
 
-// Open is the error of using an object that is closed, for calls that need
-// nothing of it but that.
+// Open returns the error of using a closed object, or nil, for calls that
+// need nothing else of the object.
 func (l *Life) Open(op string) error {
 	if !l.Enter() {
 		return operr.New(op, l.Label, operr.ErrClosed)
@@ -116,33 +116,33 @@ func (l *Life) Open(op string) error {
 }
 
 // Ruin is called by a destroy function that has destroyed what calls use and has
-// more to do: should that fail, nobody gets in any more, but Close can be called
-// again.
+// more to do: should that fail, calls are refused all the same, but Close can be
+// called again.
 func (l *Life) Ruin() { l.ruined = true }
 
-// Ruined is for a destroy function that is called again after that.
+// Ruined reports whether Ruin was called, for a destroy function that is called again.
 func (l *Life) Ruined() bool { return l.ruined }
 
-// Quiet waits until those have left who are inside calls that end by themselves, as
-// all on the data path do. Others may come in meanwhile.
+// Quiet waits for calls in progress to return, which must end by themselves, as all on
+// the data path do. New calls may begin meanwhile.
 func (l *Life) Quiet() {
 	for pause := time.Microsecond; l.users.Load() > 0; pause = min(2*pause, time.Millisecond) {
 		time.Sleep(pause)
 	}
 }
 
-// Closed tells whether calls are refused.
+// Closed reports whether calls are refused.
 func (l *Life) Closed() bool { return l.users.Load() < 0 }
 
-// Children is how many of a kind are live.
+// Children returns how many of a kind are live.
 func (l *Life) Children(kind string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.children[kind]
 }
 
-// Moved follows an object from its first parent to another one, which has
-// adopted it already; also is carried out in the same moment.
+// Moved moves an object from its first parent to another one, which has
+// adopted it already; it calls also with mu held.
 func (l *Life) Moved(kind string, to *Life, also func()) {
 	l.mu.Lock()
 	old := l.parents[0]
@@ -186,7 +186,7 @@ func (l *Life) Close(kind string, interrupt func(), destroy func() error) error 
 	if interrupt != nil {
 		interrupt()
 	}
-	// Callers inside are in a C call that ends by itself within microseconds.
+	// Calls under way are in C calls that end by themselves within microseconds.
 	for pause := time.Microsecond; l.users.Load() != closedBias; pause = min(2*pause, time.Millisecond) {
 		time.Sleep(pause)
 	}
@@ -196,7 +196,7 @@ func (l *Life) Close(kind string, interrupt func(), destroy func() error) error 
 	case err != nil && !l.ruined:
 		l.users.Add(-closedBias)
 	case err == nil:
-		// Before anybody else hears that it is closed: the parents are next.
+		// Before other callers of Close return: they may close the parents next.
 		for _, p := range l.parents {
 			p.Release(kind)
 		}

@@ -51,8 +51,8 @@ func TestFailedCloseCanBeRepeated(t *testing.T) {
 	require.NoError(t, l.Close("mr", nil, func() error { return nil }))
 }
 
-// What calls use is gone and something else of it is not: nobody uses it again,
-// and the rest can still be had away.
+// What calls use is gone and something else of it is not: no call uses it again,
+// and the rest can still be destroyed.
 func TestHalfDestroyedIsClosedToCallers(t *testing.T) {
 	var parent, l Life
 	require.NoError(t, l.Born("cq", "cq", &parent))
@@ -88,7 +88,7 @@ func TestCloseWaitsForCallers(t *testing.T) {
 	}
 }
 
-// Whoever closes second waits for the first and learns how it ended.
+// A second Close waits for the first and returns its result.
 func TestConcurrentCloseIsOneClose(t *testing.T) {
 	for _, failing := range []int32{0, 1, 3} {
 		var l Life

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open makes a descriptor of a C library non-blocking and answers a
-// duplicate of it that the netpoller waits on. The duplicate is the file's own
-// to close; the original stays with its object.
+// Open makes a descriptor of a C library non-blocking and returns a
+// duplicate of it that the netpoller waits on. Closing the file closes the duplicate;
+// the original stays with its object.
 func Open(fd int, name string) (*os.File, error) {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return nil, os.NewSyscallError("fcntl", err)

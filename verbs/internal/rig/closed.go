@@ -29,9 +29,9 @@ import (
 )
 
 // Objects are all kinds of objects that a package has, by type name, for tests of
-// what they answer when they are closed.
+// what their methods return after Close.
 type Objects struct {
-	// Make makes one of each kind that the device has, and those they stand on.
+	// Make makes one of each kind that the device has, and their parents.
 	Make func(*testing.T) map[string]any
 	// Args are arguments that would do if the objects were open, beside the
 	// objects themselves, numbers, and zero structures, pointers and functions.
@@ -42,16 +42,16 @@ type Objects struct {
 	Closing []string
 	// Users have no Close of their own, and end with the object that they belong to.
 	Users map[string][]string
-	// Answers are those of closed objects, by Type.Method, that are not ErrClosed.
+	// Errors of closed objects other than ErrClosed, by Type.Method.
 	Answers map[string]error
 	// Before is called before a method, to give it something to do; or nil.
 	Before func(object any, method string)
-	// Plain are types of plain data, and others whose methods need no object.
+	// Plain are types of plain data, and others with methods that need no object.
 	Plain []string
 }
 
-// CallClosed makes every call on each object after its Close, with what it stands
-// on open and closed: each answers ErrClosed, and none crashes.
+// CallClosed makes every call on each object after its Close, with its parents open
+// and closed: each returns ErrClosed, and none crashes.
 func (o *Objects) CallClosed(t *testing.T) {
 	all := o.Make(t)
 	args := o.args(t, all)
@@ -105,8 +105,8 @@ func (o *Objects) callAll(t *testing.T, name string, object any, args map[reflec
 	}
 }
 
-// UseAndClose has goroutines use the objects while others close them: they get
-// answers, whatever the order, and everything is closed in the end.
+// UseAndClose makes goroutines use the objects while others close them: their calls
+// return, whatever the order, and everything is closed in the end.
 func (o *Objects) UseAndClose(t *testing.T) {
 	rounds := 40
 	if testing.Short() {
@@ -187,7 +187,7 @@ func (o *Objects) useSome(t *testing.T, r *rand.Rand, all map[string]any, args m
 	}
 	for _, v := range out {
 		if found, ok := v.Interface().(verbs.Found); ok {
-			found.Deliver() // until then nobody else can poll, or close
+			found.Deliver() // until then no other goroutine can poll, or close
 		}
 	}
 	if len(out) == 2 && out[1].IsNil() {
@@ -197,9 +197,9 @@ func (o *Objects) useSome(t *testing.T, r *rand.Rand, all map[string]any, args m
 	}
 }
 
-// closeInTime closes an object once those on it are closed, by whoever it was. Calls that
-// make something there without a pause may leave no moment in which it has nothing: after
-// a while they are asked to be calm.
+// closeInTime closes an object once its children are closed, here or elsewhere. Calls that
+// make children without a pause may leave no moment in which it has none: after a while
+// calm makes them pause.
 func closeInTime(t *testing.T, name string, object io.Closer, calm *atomic.Int32) {
 	const patience = time.Second
 	begin := time.Now()
@@ -270,8 +270,8 @@ func (o *Objects) ownArgs(t *testing.T, all map[string]any, common map[reflect.T
 	return args
 }
 
-// argument is one that was given, or for numbers, functions and structures whose
-// zero value is useful something of the kind.
+// argument returns one that was given, or for numbers 8, and for functions, pointers,
+// interfaces and structures the zero value.
 func argument(t *testing.T, call string, typ reflect.Type, args map[reflect.Type]reflect.Value) reflect.Value {
 	if v, ok := args[typ]; ok {
 		return v
@@ -287,7 +287,7 @@ func argument(t *testing.T, call string, typ reflect.Type, args map[reflect.Type
 }
 
 // AllTried requires that all types of the package in the current folder with
-// methods that answer errors, atLeast so many methods, are among the objects.
+// methods that return errors, atLeast so many methods, are among the objects.
 func (o *Objects) AllTried(t *testing.T, atLeast int) {
 	tried := map[string]bool{}
 	for _, name := range append(o.Closing, o.Plain...) {

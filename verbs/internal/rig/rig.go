@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package rig is what device tests of verbs and of the packages beside it stand
+// Package rig has what device tests of verbs and of the packages beside it build
 // on: the ports of the lab, two connected ends, and what closed objects must
-// answer.
+// return.
 package rig
 
 import (

@@ -157,7 +157,7 @@ func Fill(b []byte, seed uint64) {
 	}
 }
 
-// Echo answers messages until its context ends.
+// Echo sends each message back until its context ends.
 func Echo(ctx context.Context, l *verbs.Link) error {
 	mr, err := l.AllocMR(64, verbs.MRConfig{})
 	if err != nil {

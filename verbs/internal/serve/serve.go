@@ -1,4 +1,4 @@
-// Package serve has servers of links: a goroutine for each client, until the
+// Package serve runs servers of links: a goroutine for each client, until the
 // server's context ends.
 package serve
 
@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// Clients has each client that accept answers served in a goroutine of its own. It
+// Clients serves each client that accept returns in a goroutine of its own. It
 // ends when ctx does, with nil, or with the error of accept, when all clients have
 // been served; their context ends with the loop, whatever ended that. accept may
 // return a client after the end of its context. Under a context that has ended already
@@ -36,13 +36,13 @@ func Clients(ctx context.Context, accept func(context.Context) (client func(cont
 	}
 }
 
-// queuePair is what Link needs of a link's.
+// queuePair is what Link needs of a link's queue pair.
 type queuePair interface {
 	Done() <-chan struct{}
 	Err() error
 }
 
-// Link has a program's function use a link, which then closes. The function's
+// Link calls a program's function with a link, and then closes the link. The function's
 // context ends with the queue pair, and the error is the queue pair's then.
 func Link[L interface {
 	io.Closer
@@ -66,7 +66,7 @@ func Link[L interface {
 	return err
 }
 
-// Tell tells failed, which may be nil, what became of a client, unless the server
+// Tell calls failed, which may be nil, with the error of a client, unless the server
 // ends or the peer said goodbye.
 func Tell(ctx context.Context, failed func(net.Addr, error), who net.Addr, err, goodbye error) {
 	if err != nil && ctx.Err() == nil && !errors.Is(err, goodbye) && failed != nil {

@@ -1,7 +1,7 @@
 // Package flow is the protocol of streams, without devices and clocks.
 //
 // Each side has a ring that the other fills by WRITE with immediate, in order.
-// The immediate tells how many bytes came, or that these were the last ones, or
+// The immediate says how many bytes came, or that these were the last ones, or
 // gives back credit: how many bytes and messages the receiver has done with. A
 // sender keeps within the free part of the ring and below the number of
 // messages that the receiver takes, so that no message ever finds the peer
@@ -80,7 +80,7 @@ func (f *Flow) Received(imm, n uint32) error {
 	return nil
 }
 
-// Ended tells whether the peer's last byte has come.
+// Ended reports whether the peer's last byte has come.
 func (f *Flow) Ended() bool { return f.fin }
 
 // Readable is the next piece of the ring that the program can take.
@@ -89,7 +89,7 @@ func (f *Flow) Readable() (from, to uint64) {
 	return from, from + min(f.Unread(), f.Ring-from)
 }
 
-// Take notes that the program has taken n bytes. The answer is a message for
+// Take notes that the program has taken n bytes. The result is a message for
 // the peer, if it is time for one.
 func (f *Flow) Take(n uint64) (imm uint32, ok bool) {
 	f.tail += n
@@ -124,8 +124,8 @@ func (f *Flow) Room() uint64 {
 // Next is where the next message lies in the buffer and in the peer's ring.
 func (f *Flow) Next() (from, to uint64) { return f.sent % f.Buffer, f.sent % f.PeerRing }
 
-// Send notes a message of n bytes and answers whether to ask for its
-// completion, and under which number.
+// Send notes a message of n bytes and returns its number, and whether to ask
+// for its completion.
 func (f *Flow) Send(n uint64, last bool) (id uint64, signal bool) {
 	f.sent += n
 	f.msgsSent++
@@ -148,5 +148,5 @@ func (f *Flow) Completed(id uint64) {
 	f.msgsDone += (id>>40 - f.msgsDone) & idMsgs
 }
 
-// AllDone tells whether the device has done with all that was sent.
+// AllDone reports whether the device has done with all that was sent.
 func (f *Flow) AllDone() bool { return f.msgsDone == f.msgsSent }

@@ -40,7 +40,7 @@ type write struct {
 
 // What one side sends comes out at the other, whatever the sizes and the order
 // of things; never does a message find no receive; and as long as there is
-// something to do, somebody can do it.
+// something to do, one of the sides can do it.
 func TestModel(t *testing.T) {
 	seeds := uint64(300)
 	if testing.Short() {
@@ -100,7 +100,7 @@ func (e *end) agrees(t *testing.T, seed uint64, peer *end) {
 	}
 }
 
-// step does one thing, and tells whether it could.
+// step does one thing, and reports whether it could.
 func (e *end) step(t *testing.T, r *rand.Rand, peer *end, data []byte) bool {
 	what, at := 0, r.IntN(e.weights[0]+e.weights[1]+e.weights[2]+e.weights[3]+e.weights[4])
 	for at >= e.weights[what] {

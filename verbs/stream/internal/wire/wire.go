@@ -32,7 +32,7 @@ type Violation string
 
 func (v Violation) Error() string { return string(v) }
 
-// Violated answers a [Violation].
+// Violated returns a [Violation].
 func Violated(detail ...any) error { return Violation(fmt.Sprint(detail...)) }
 
 // Hello tells the peer of the ring that it writes to.
