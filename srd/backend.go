@@ -14,7 +14,7 @@ import (
 )
 
 // machine decides what is sent, and what becomes of messages: engine.Engine over a
-// device whose datagrams may be lost, offload.Machine over one that delivers them. Its
+// device that may lose datagrams, offload.Machine over one that delivers them. Its
 // methods are called with the endpoint's lock held.
 type machine interface {
 	Advance(now time.Duration)

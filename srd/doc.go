@@ -1,8 +1,8 @@
 // Package srd provides reliable datagrams: messages of any length, delivered in any order,
 // over many network paths, without connections. It is the transport service that EFA calls
 // SRD. On EFA the device does most of the work; on any other device an engine of this
-// package does it, over UD queue pairs. An endpoint can send to any other whose address it
-// knows, and gets a status for each message.
+// package does it, over UD queue pairs. An endpoint can send to any address that it knows,
+// and gets a status for each message.
 //
 //	ep, err := srd.Open(srd.Config{PD: pd})
 //	b, err := ep.Addr().MarshalBinary() // give it to anyone
@@ -91,7 +91,7 @@
 //   - When a peer's queue pair is gone, all messages under way to the peer end as
 //     Unresponsive within milliseconds; when EFA cannot reach the peer, as soon as EFA says
 //     so.
-//   - A receiver whose program does not let it poll runs out of buffers after a while. A
+//   - A receiver that its program does not let poll runs out of buffers after a while. A
 //     message that finds none is retried for a tenth of a second, and then Refused.
 //   - The status of a packet is that of its message.
 //   - A key saves the round trip of the cookie. The first message still waits for the round

@@ -28,8 +28,8 @@ type Config struct {
 	// random one. It is a filter, not a secret.
 	QKey uint32
 	// Key is the secret key of the deployment, 16 bytes. With it, a first message of up to
-	// 900 bytes goes with the first packet (not on EFA), and greetings of strangers are not
-	// answered.
+	// 900 bytes goes with the first packet (not on EFA), and greetings of strangers get no
+	// reply.
 	// Without it, strangers first show that they receive at the address they name.
 	Key []byte
 
@@ -40,7 +40,7 @@ type Config struct {
 	// OnMessage, if not nil, is called with each message, one at a time, by a goroutine
 	// of the endpoint. The message is released when OnMessage returns or panics, which is
 	// logged. OnMessage may send, but must not close the endpoint, since Close waits for it.
-	// While it runs, peers are answered only if a call of the program waits.
+	// While it runs, peers get responses only if a call of the program waits.
 	OnMessage func(*Message)
 
 	// PeerTimeout is the time without progress after which a peer is unresponsive, from a
@@ -163,8 +163,8 @@ func Open(cfg Config) (*Endpoint, error) {
 // Addr returns the address at which the endpoint receives.
 func (ep *Endpoint) Addr() Addr { return ep.addr }
 
-// MaxPacket returns how many bytes of a message fit into one packet. To a peer whose link
-// has a smaller MTU, fewer do.
+// MaxPacket returns how many bytes of a message fit into one packet. Fewer fit into a packet to
+// a peer that has a link with a smaller MTU.
 func (ep *Endpoint) MaxPacket() int { return ep.e.Fragment() }
 
 // now returns the time of the engine's clock.

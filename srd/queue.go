@@ -34,7 +34,7 @@ func (c *Context) Send(ctx context.Context, data ...[]byte) error {
 // QueueConfig configures a send queue. The zero value is fine.
 type QueueConfig struct {
 	Service Service // of messages that name no context
-	Depth   int     // messages whose completions Wait has not taken; 0 means 1024
+	Depth   int     // messages with completions that Wait has not taken; 0 means 1024
 }
 
 // SendQueue takes messages, and completes them in any order. A message that names no

@@ -80,7 +80,7 @@ func (s *sleepers) part(w *verbs.Waiter) {
 	s.spare = append(s.spare, w)
 }
 
-// without takes a waiter out of a list, whose order does not matter.
+// without takes a waiter out of a list, and does not keep its order.
 func without(list []*verbs.Waiter, w *verbs.Waiter) []*verbs.Waiter {
 	for i, v := range list {
 		if v == w {

@@ -38,7 +38,7 @@ func (ep *Endpoint) Stats() Stats {
 type PeerStats struct {
 	Addr        Addr `json:"-"`
 	Established bool
-	UnderWay    int // packets sent and not answered
+	UnderWay    int // packets sent and not acknowledged
 	Window      int // how many the network allows; 0 while the peer is idle
 	Grant       int // how many the peer allows
 	Paths       []PathStats
