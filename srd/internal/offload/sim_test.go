@@ -55,7 +55,7 @@ type node struct {
 	arrived  time.Duration // when the last of them is looked at: in the order of landing
 	gone     bool          // its queue pair is not there
 	silent   bool          // its device does not answer
-	asleep   bool          // its device runs, and its program does not poll
+	asleep   bool          // its device answers, and its program does not poll
 
 	rooms  int // bytes of memory that messages may have; -1 is any
 	used   int
