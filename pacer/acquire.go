@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/pacer/internal/shaper"
 )
 
-// admissions makes the flows of what is acquired without a queue pair: two for each
-// class, so that neither classes nor small ones wait in line behind large ones.
+// admissions makes the flows of acquisitions, which have no queue pair: two for each class, so
+// that classes do not wait for each other, nor small acquisitions behind large ones.
 func (p *Pacer) admissions() error {
 	for n := len(p.admit); n < 2*p.s.Classes(); n++ {
 		f, err := p.s.AddFlow(shaper.FlowConfig{ID: 1<<63 + uint64(n), Patient: true})
@@ -39,7 +39,7 @@ func (p *Pacer) Acquire(ctx context.Context, class, n int) (Credit, error) {
 	return p.acquire(ctx, class, n)
 }
 
-// acquire is Acquire that takes what is there, whatever became of ctx.
+// acquire is Acquire, but takes credit that is available even if ctx has ended.
 func (p *Pacer) acquire(ctx context.Context, class, n int) (Credit, error) {
 	const op = "acquire from"
 	p.mu.Lock()
@@ -111,8 +111,8 @@ var ended = func() context.Context {
 	return ctx
 }()
 
-// TryAcquire is [Pacer.Acquire] for who does not wait: false says that there is no credit now, or
-// that others wait for it.
+// TryAcquire is [Pacer.Acquire] without waiting. It returns false if there is no credit now, or
+// if others wait for it.
 func (p *Pacer) TryAcquire(class, n int) (Credit, bool, error) {
 	c, err := p.acquire(ended, class, n)
 	if errors.Is(err, ended.Err()) {

@@ -136,7 +136,7 @@ func BenchmarkAdmit(b *testing.B) {
 	}
 }
 
-// Who does not wait has what is there, and nothing of those who do.
+// TryAcquire takes credit that is there, and none that waiters are to get.
 func TestTryAcquire(t *testing.T) {
 	p, err := New(Config{Threshold: 20000})
 	require.NoError(t, err)
@@ -178,7 +178,7 @@ func TestTryAcquire(t *testing.T) {
 	require.False(t, ok)
 }
 
-// Credit that is kept, or waits for a dead server, keeps none from others, whose threshold is
+// Credit that is kept, or waits for a dead server, keeps none from others when the threshold is
 // tuned.
 func TestCreditThatIsKept(t *testing.T) {
 	p, err := New(Config{Tune: true})

@@ -20,9 +20,9 @@ type Batch struct {
 	// Class of the requests that are added next.
 	Class int
 	// Deadline is when the requests that are added next should go at the latest; zero
-	// means none. In a class the earliest goes first, of those that slicing units
-	// present, and what has missed it goes before all classes. It is no promise: nothing
-	// exceeds the limits, or overtakes within its queue pair.
+	// means none. In a class the earliest goes first, of the requests that slicing units
+	// present, and a request that has missed it goes before all classes. It is no promise: no
+	// request exceeds the limits, or overtakes within its queue pair.
 	Deadline time.Time
 }
 
@@ -35,13 +35,14 @@ func (q *QP) NewBatch(n int) (*Batch, error) {
 	return &Batch{q: q, check: check, works: make([]work, n), Class: q.class}, nil
 }
 
-// Len is the number of requests added since the last Post or Reset.
+// Len returns the number of requests added since the last Post or Reset.
 func (b *Batch) Len() int { return b.n }
 
-// Cap is the number of requests that the batch holds.
+// Cap returns the number of requests that the batch can hold.
 func (b *Batch) Cap() int { return len(b.works) }
 
-// Err is what [Batch.Post] would refuse the batch with, as far as that is known before.
+// Err returns the error that [Batch.Post] would refuse the batch with, as far as it is known
+// before.
 func (b *Batch) Err() error { return b.check.Err() }
 
 // Reset drops what was added.
@@ -144,10 +145,10 @@ func (b *Batch) CmpSwap(id uint64, flags verbs.SendFlags, at verbs.Remote, compa
 	w.sges, w.a, w.b, w.length = append(w.sges, result), compare, swap, 8
 }
 
-// Other adds a request of another kind, which add adds to a batch of package verbs
-// under the number and the flags that it is given: once now, to see whether it is
-// right, and once when it is posted, where the pacer is locked and add may call nothing of
-// it. n are the bytes that it sends.
+// Other adds a request of another kind. add is called twice and adds the request to a batch of
+// package verbs with the ID and the flags that it is given: now, to validate it, and when it is
+// posted, with the pacer locked, where add must call no method of the pacer. n is the number of
+// bytes that the request sends.
 func (b *Batch) Other(id uint64, flags verbs.SendFlags, n int, add func(b *verbs.Batch, id uint64, flags verbs.SendFlags)) {
 	add(b.check, 0, flags)
 	w := b.next(opOther, id, flags, verbs.Remote{}, nil)
@@ -185,8 +186,8 @@ func (b *Batch) right() error {
 	return err
 }
 
-// give submits the requests from the first on, as many as there is room for, and posts
-// what may go at once.
+// give submits the requests from first on, as many as there is room for, and posts the ones
+// that may go at once.
 func (b *Batch) give(first int, now time.Duration) (n int, err error) {
 	q := b.q
 	if q.closed {
@@ -204,7 +205,7 @@ func (b *Batch) give(first int, now time.Duration) (n int, err error) {
 	return n, err
 }
 
-// PostContext is Post that waits while the queue is full. Somebody has to take
+// PostContext is Post, but waits while the queue is full. Another goroutine has to take
 // completions meanwhile.
 func (b *Batch) PostContext(ctx context.Context) (n int, err error) {
 	q, p := b.q, b.q.p
@@ -243,8 +244,8 @@ func (b *Batch) PostPoll(wcs []verbs.WC, spins int) (n, got int, err error) {
 	return n, got, err
 }
 
-// submit makes a command of a request. What may go at once is added to what is posted
-// next: flush is due.
+// submit makes a command of a request. If it may go at once, it is added to the batch that is
+// posted next, and the caller must call flush.
 func (q *QP) submit(w *work, c *call, now time.Duration) (shaper.Request, error) {
 	p := q.p
 	at, sub, granted, err := p.s.Admit(q.flow, shaper.Command{Kind: w.op.kind(), Length: w.length, Class: w.class, Deadline: w.deadline, Fence: w.flags&verbs.Fence != 0}, now)

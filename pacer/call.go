@@ -10,16 +10,16 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// call is a request that somebody waits for.
+// call is a request that a goroutine waits for.
 type call struct {
 	waiter   verbs.Waiter
 	wc       verbs.WC
 	complete bool
 }
 
-// Read READs a peer's memory and waits for it. If the context ends before that, what
-// was not posted of it is not any more. If the device has the rest, the error is a
-// [verbs.InFlightError], and until its Done the memory is the device's.
+// Read READs a peer's memory and waits for it. If the context ends first, the pieces that were
+// not posted never are. If the device has others, the error is a
+// [verbs.InFlightError], and until its Done the memory belongs to the device.
 func (q *QP) Read(ctx context.Context, from verbs.Remote, into ...verbs.SGE) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -75,7 +75,7 @@ func (q *QP) Read(ctx context.Context, from verbs.Remote, into ...verbs.SGE) err
 	return q.result(ctx, c)
 }
 
-// rest waits until a call is over, whatever becomes of its context.
+// rest waits until a call is over, even if its context has ended, and returns its error.
 func (q *QP) rest(ctx context.Context, c *call) error {
 	if lost := q.cq.d.Wait(context.WithoutCancel(ctx), &c.waiter); lost != nil {
 		return opError("READ on", q.name, lost)
@@ -83,7 +83,7 @@ func (q *QP) rest(ctx context.Context, c *call) error {
 	return q.result(ctx, c)
 }
 
-// result is the error of a call that is over.
+// result returns the error of a call that is over.
 func (q *QP) result(ctx context.Context, c *call) error {
 	p := q.p
 	p.mu.Lock()

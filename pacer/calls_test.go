@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A paced queue pair answers the calls of what it stands for, but for those that are
+// A paced queue pair has the calls of what it stands for, but for those that are
 // named here: they go through Other, or make no sense on it.
 func TestSameCalls(t *testing.T) {
 	other := []string{"AtomicWrite", "Flush", "MaskedCmpSwap", "MaskedCmpSwap32", "MaskedFetchAdd", "MaskedFetchAdd32", "BindWindow", "LocalInvalidate", "SendInvalidate", "Raw"}

@@ -17,7 +17,7 @@ type CQ struct {
 	cq *verbs.CQ
 	d  *verbs.Dispatcher
 
-	turn chan struct{} // has a token while somebody is in Wait
+	turn chan struct{} // has a token while a goroutine is in Wait
 
 	// Under the pacer's lock.
 	qps        []*QP
@@ -25,9 +25,9 @@ type CQ struct {
 	ready      []taken // a ring
 	head, size int
 	waiter     verbs.Waiter
-	nobody     verbs.Waiter // waking it wakes who polls for all
+	nobody     verbs.Waiter // waking it wakes the goroutine that polls for all
 	waits      bool
-	rouse      bool // who waits has to be woken: it is in the pacer's list
+	rouse      bool // waiters have to be woken: it is in the pacer's list
 	delivering bool
 	lost       error
 	losing     sync.Once
@@ -38,7 +38,7 @@ type taken struct {
 	q  *QP
 }
 
-// queue is a completion queue, prepared for one more queue pair.
+// queue returns the CQ of a completion queue, prepared for one more queue pair.
 func (p *Pacer) queue(cq *verbs.CQ) (*CQ, error) {
 	c := p.queues[cq]
 	if c == nil {
@@ -53,7 +53,7 @@ func (p *Pacer) queue(cq *verbs.CQ) (*CQ, error) {
 	return c, nil
 }
 
-// leave is for a queue pair that goes. The last one ends the routing.
+// leave is called when a queue pair is closed. The last one ends the routing.
 func (c *CQ) leave() error {
 	if c == nil {
 		return nil
@@ -77,13 +77,13 @@ func (c *CQ) drop(q *QP) {
 	c.qps = slices.DeleteFunc(c.qps, func(other *QP) bool { return other == q })
 }
 
-// paces tells whether a queue pair is paced already, whose sends complete in cq.
+// paces reports whether a queue pair with sends that complete in cq is paced already.
 func (p *Pacer) paces(qp *verbs.QP, cq *verbs.CQ) bool {
 	c := p.queues[cq]
 	return c != nil && slices.ContainsFunc(c.qps, func(q *QP) bool { return q.qp == qp })
 }
 
-// awake has who polls for all look whom it polls for: what they wait for came without
+// awake makes the active poller check its waiters again: what they wait for came without
 // a completion.
 func (c *CQ) awake() {
 	if !c.delivering && !c.rouse {
@@ -92,15 +92,15 @@ func (c *CQ) awake() {
 	}
 }
 
-// settle has all completions handed out that are there now, those that another
-// goroutine has taken already too.
+// settle returns when all completions that are there now are handed out, also the ones that
+// another goroutine has taken already.
 func (c *CQ) settle() {
 	if d, err := c.cq.Dispatch((*engine)(c), 1); err == nil {
 		d.Close()
 	}
 }
 
-// Depth is how many completions the queue holds.
+// Depth returns how many completions the queue holds.
 func (c *CQ) Depth() int { return c.cq.Depth() }
 
 func (c *CQ) push(wc *verbs.WC, q *QP) {
@@ -123,7 +123,7 @@ func (c *CQ) push(wc *verbs.WC, q *QP) {
 	}
 }
 
-// take takes what is ready.
+// take takes completions that are ready.
 func (c *CQ) take(wcs []verbs.WC) (n int) {
 	for n < len(wcs) && c.size > 0 {
 		t := &c.ready[c.head]
@@ -142,8 +142,8 @@ func (c *CQ) take(wcs []verbs.WC) (n int) {
 // Poll takes completions that are there, as [verbs.CQ.Poll] does.
 func (c *CQ) Poll(wcs []verbs.WC) (int, error) { return c.PollSpin(wcs, 0) }
 
-// PollSpin is Poll repeated up to spins times while there are none, and nobody else
-// polls.
+// PollSpin is Poll, repeated up to spins times while there are no completions and no other
+// goroutine polls.
 func (c *CQ) PollSpin(wcs []verbs.WC, spins int) (int, error) {
 	c.p.mu.Lock()
 	n := c.take(wcs)
@@ -217,7 +217,7 @@ func (c *CQ) Wait(ctx context.Context, wcs []verbs.WC) (int, error) {
 // engine brings completions to the shaper.
 type engine CQ
 
-// Completed is [verbs.Engine]'s: it posts what the credit lets go.
+// Completed implements [verbs.Engine]: it posts the requests that the credit lets go.
 func (e *engine) Completed(tag uint64, wc *verbs.WC) {
 	c := (*CQ)(e)
 	p := c.p
@@ -244,7 +244,7 @@ func (e *engine) Completed(tag uint64, wc *verbs.WC) {
 	p.release()
 }
 
-// Lost is [verbs.Engine]'s. When it returns the device has no request of the queue's any
+// Lost implements [verbs.Engine]. When it returns the device has no request of the queue any
 // more, and all calls are over.
 func (e *engine) Lost(err error) {
 	c := (*CQ)(e)

@@ -1,5 +1,5 @@
 package pacer
 
-// Device is the name of the device whose pacer [For] made; empty for one that [New] made, which
-// may pace queue pairs of any.
+// Device returns the name of the device for which [For] made the pacer. It is empty for a pacer
+// that [New] made, which may pace queue pairs of any device.
 func (p *Pacer) Device() string { return p.device }

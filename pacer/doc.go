@@ -5,8 +5,8 @@
 // posts READs as fast as the device takes them floods its own host: switches and the
 // interface's input fill up, packets are lost and sent again, and a READ of 64 bytes
 // waits behind megabytes. A pacer limits the response bytes outstanding for all queue
-// pairs of a device together, and the bytes solicited per unit of time, and decides whose
-// turn it is.
+// pairs of a device together, and the bytes solicited per unit of time, and decides which
+// request goes next.
 //
 //	q, err := pacer.Wrap(qp, cq) // a connected RC queue pair and its completion queue
 //	b, err := q.NewBatch(16)
@@ -65,7 +65,7 @@
 //     request packet in turn, or bytes by weight under the policy Deficit, which is meant
 //     for READs of different lengths. The shares are even within a few request packets of
 //     each flow.
-//   - A queue pair whose peer is dead keeps credit from others only for Overdue in
+//   - A queue pair with a dead peer keeps credit from others only for Overdue in
 //     [Config], not until the transport gives up.
 //   - Credit of [Pacer.Acquire] counts until [Credit.Release]. The tuner measures the delay
 //     of the idle path once a second. It waits at most 250 ms for what is outstanding, and
@@ -90,16 +90,16 @@
 //     process that does not poll. A stopped process keeps its part.
 //
 // The patent's description of figure 4A gives the same condition, a response "within" the
-// threshold, for both branches. This package follows the claims: it holds requests whose
-// responses exceed the threshold.
+// threshold, for both branches. This package follows the claims: it holds requests with
+// responses that exceed the threshold.
 //
 // # What it costs
 //
 // All requests of a paced queue pair are signaled, and a request that is cut completes
 // once for each piece. The completion queue holds them all: Wrap makes it as long as the
 // queue pair may need. The warm path does not allocate. While nothing is held, a request
-// bypasses the queues. The program polls completions, as ever. If nobody polls, the pacer
-// looks after held requests within 16 ms and then every 2 ms, as long as anything is
+// bypasses the queues. The program polls completions, as ever. If it does not, the pacer
+// polls for held requests within 16 ms and then every 2 ms, as long as anything is
 // under way.
 //
 // # Claims

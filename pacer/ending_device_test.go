@@ -18,8 +18,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A call whose context ends before anything of it was posted is over, though a request
-// before it is held, whose end nobody is told.
+// A call is over when its context ends before anything of it was posted, though an
+// unsignaled request before it is held.
 func TestCancelledCallBehindAHeldRequest(t *testing.T) {
 	r := newRig(t, pacer.Config{})
 	q, _ := r.paced(r.cq(), verbs.QPConfig{}, pacer.FlowConfig{})

@@ -165,7 +165,7 @@ func TestSimulatedGoroutines(t *testing.T) {
 	r.idle()
 }
 
-// A READ whose context ends while the device has it ends the call, and has its result later.
+// If a READ's context ends while the device has it, the call ends, and has its result later.
 func TestSimulatedReadInFlight(t *testing.T) {
 	if len(simulated) == 0 {
 		t.Skip(`needs SIMHCA="mlx5 mlx5"`)

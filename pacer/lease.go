@@ -1,7 +1,7 @@
 package pacer
 
-// leased sets what of a shared threshold this process may use, as decide says, which
-// is told what it has.
+// leased sets the part of a shared threshold that this process may use to the result of decide,
+// and returns it.
 func (p *Pacer) leased(decide func(wants bool, outstanding int64) int64) (wants bool, lease int64) {
 	p.mu.Lock()
 	defer p.unlock()

@@ -71,8 +71,8 @@ func TestCloseDuringRecovery(t *testing.T) {
 	r.idle()
 }
 
-// The completion queue has room for all that may complete at a time: more than the
-// program had reckoned with, who signals a few of its requests.
+// The completion queue has room for all that may complete at a time: more than expected by
+// the program, which signals a few of its requests.
 func TestRoomForCompletions(t *testing.T) {
 	r := newRig(t, pacer.Config{MTU: 1024, Slice: 1024, Threshold: 1 << 30})
 	cq, err := r.a.dev.CreateCQ(verbs.CQConfig{Depth: 4})
@@ -87,7 +87,7 @@ func TestRoomForCompletions(t *testing.T) {
 		post(t, q, uint64(i), r.b.mr.Region().At(0), r.a.mr.SGE(i<<16, 12<<10))
 	}
 	require.GreaterOrEqual(t, r.p.Stats().Outstanding, int64(4*(12<<10)), "nothing of them is held")
-	time.Sleep(50 * time.Millisecond) // the device is done with them, and nobody has polled
+	time.Sleep(50 * time.Millisecond) // the device is done with them, and the program has not polled
 	for range qs {
 		require.NoError(t, one(t, qs[0]).Err())
 	}
@@ -141,7 +141,7 @@ func TestReceivesOfClosedQueuePairs(t *testing.T) {
 		}
 		_, err = recvs.Post()
 		require.NoError(t, err)
-		if i == 19 { // one is there, and nobody has looked
+		if i == 19 { // one is there, and was not polled
 			b, err := peer.NewBatch(1)
 			require.NoError(t, err)
 			b.Send(1, verbs.Signaled, r.b.mr.SGE(0, 33))
@@ -154,7 +154,7 @@ func TestReceivesOfClosedQueuePairs(t *testing.T) {
 	require.LessOrEqual(t, r.p.Receives(), 16)
 }
 
-// Calls that wait end when their queue pair is closed, whoever else waits for the same
+// Calls that wait end when their queue pair is closed, whatever else waits for the same
 // completion queue.
 func TestCloseEndsCallsBesideWaiters(t *testing.T) {
 	r := newRig(t, pacer.Config{})
@@ -215,14 +215,14 @@ func TestReapingBesideASlowBudget(t *testing.T) {
 	}
 	_, err = b.Post()
 	require.NoError(t, err)
-	post(t, first, 1, r.b.mr.Region().At(0), r.a.mr.SGE(0, 4096)) // and nobody polls for it
+	post(t, first, 1, r.b.mr.Region().At(0), r.a.mr.SGE(0, 4096)) // and the program does not poll for it
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	require.NoError(t, second.Read(ctx, r.b.mr.Region().At(0), r.a.mr.SGE(0, 4096)))
 	require.NoError(t, puts.Close())
 }
 
-// All who wait learn of what is over, be they many.
+// All waiters learn of what is over, be they many.
 func TestAllWaitersAreWoken(t *testing.T) {
 	r := newRig(t, pacer.Config{})
 	r.p.Pause(true)
@@ -246,7 +246,7 @@ func TestAllWaitersAreWoken(t *testing.T) {
 	require.Less(t, time.Since(start), stuck/3)
 }
 
-// Who waits for room has it as soon as there is some, though the completions that made
+// A call that waits for room has it as soon as there is some, though the completions that made
 // it were taken at once.
 func TestAllRoomIsUsed(t *testing.T) {
 	r := newRig(t, pacer.Config{})
@@ -309,7 +309,7 @@ func TestRecoveryKeepsWhatCompleted(t *testing.T) {
 		last, err := r.a.mr.Load64(8)
 		return err == nil && last == 4711
 	}, stuck, time.Millisecond)
-	r.reconnect(q, peer) // nobody has polled
+	r.reconnect(q, peer) // the program has not polled
 	var wcs [writes]verbs.WC
 	for got := 0; got <= writes; {
 		n, err := q.Wait(within(t), wcs[:])
@@ -501,7 +501,7 @@ func TestWaitersTakeTurns(t *testing.T) {
 	require.ErrorIs(t, (<-ended).err, pacer.ErrClosed)
 }
 
-// A call that asks for what is not there has its error, and nobody else.
+// A call that asks for what is not there has its error, and no other call.
 func TestWrongCallHarmsNobody(t *testing.T) {
 	r := newRig(t, pacer.Config{})
 	q, _ := r.paced(r.cq(), verbs.QPConfig{MaxSendSGE: 1}, pacer.FlowConfig{})

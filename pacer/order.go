@@ -17,13 +17,13 @@ type entry struct {
 	call      *call
 }
 
-// full tells whether the queue has no room: for what is under way or not taken, or in
-// the order of posting.
+// full reports whether the queue has no room: for requests under way or completions not taken,
+// or in the order of posting.
 func (q *QP) full() bool {
 	return q.used >= len(q.order) || q.tail-q.head == uint64(len(q.order))
 }
 
-// takes tells whether another request is taken, or why not.
+// takes returns nil if another request is taken, or the reason why not.
 func (q *QP) takes() error {
 	switch {
 	case q.closed:
@@ -36,15 +36,15 @@ func (q *QP) takes() error {
 	return nil
 }
 
-// share leaves word of the places that are left: one token may have been for several.
+// share passes the token on if places are left: one token may stand for several places.
 func (q *QP) share() {
 	if !q.full() {
 		q.roomAgain()
 	}
 }
 
-// awaitRoom waits until there may be room again, or for the context's end. It is called
-// under the pacer's lock by who has found the queue full, and unlocks meanwhile.
+// awaitRoom waits until there may be room again, or for the context's end. It is called when the
+// queue is full. p.mu must be held; awaitRoom releases it meanwhile.
 func (q *QP) awaitRoom(ctx context.Context) (err error) {
 	p := q.p
 	q.waiting++
@@ -71,7 +71,7 @@ func (q *QP) enter(at shaper.Request, signaled bool) int {
 	return i
 }
 
-// finished takes the end of a request.
+// finished handles the end of a request.
 func (q *QP) finished(at shaper.Request, complete bool) {
 	r := &q.p.requests[at]
 	e := &q.order[r.place]
@@ -90,17 +90,17 @@ func (q *QP) finished(at shaper.Request, complete bool) {
 	if !e.signaled {
 		q.silent--
 	}
-	e.signaled = e.signaled || !complete // failures are always told
+	e.signaled = e.signaled || !complete // failures are always reported
 	q.p.s.Free(at)
 	r.qp, r.call, r.other = nil, nil, nil
-	if e.call != nil && !complete { // it says nothing of others, and need not wait for them
+	if e.call != nil && !complete { // it says nothing about others, and need not wait for them
 		q.hand(e)
 	}
 	q.deliver(e)
 }
 
-// deliver hands out completions in the order of posting. A PUT's may come before that
-// of a READ which it overtook, unless that one is not signaled: then it says that the
+// deliver hands out completions in the order of posting. The completion of a PUT may come before
+// that of a READ which it overtook, unless the READ is not signaled: then it says that the
 // READ is over too.
 func (q *QP) deliver(e *entry) {
 	if q.silent == 0 && !e.delivered {
@@ -142,14 +142,14 @@ func (q *QP) hand(e *entry) {
 	}
 }
 
-// vacate is for a request that nothing is to be known of any more.
+// vacate frees the place of a request that is over and has no completion left to take.
 func (q *QP) vacate() {
 	q.used--
 	q.roomAgain()
 }
 
 func (q *QP) roomAgain() {
-	if q.waiting == 0 || q.closed { // who waits for room has been told
+	if q.waiting == 0 || q.closed { // Close wakes all waiters
 		return
 	}
 	select {

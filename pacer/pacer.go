@@ -10,14 +10,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Config, Class and the rest are those of the shaper.
+// Types of the shaper.
 type (
 	// Config says what the limits are; its zero value is useful. Bytes are those on
 	// the wire, with headers.
 	Config = shaper.Config
 	// Class is a traffic shaping class.
 	Class = shaper.Class
-	// Policy is how requests of one class are chosen.
+	// Policy is the way in which requests of one class are chosen.
 	Policy = shaper.Policy
 	// Reason is the limit that holds a request.
 	Reason = shaper.Reason
@@ -60,7 +60,7 @@ func (e *OpError) Unwrap() error { return e.Err }
 // any number of goroutines.
 type Pacer struct {
 	start  time.Time
-	device string // whose pacer it is, if For made it
+	device string // the name of its device, if For made it
 
 	mu       sync.Mutex
 	s        *shaper.Shaper
@@ -68,7 +68,7 @@ type Pacer struct {
 	recvs    []recv
 	freeRecv []uint32
 	queues   map[*verbs.CQ]*CQ
-	wakes    []*CQ         // where somebody has to be woken
+	wakes    []*CQ         // with waiters that have to be woken
 	flows    uint64        // how many there were
 	admit    []shaper.Flow // of acquisitions: for each class, large ones and small ones
 	timer    *time.Timer
@@ -89,10 +89,10 @@ var devices struct {
 	of map[string]*Pacer
 }
 
-// For is the pacer of a device, of this process, however often it is opened. It is made
+// For returns this process's pacer of a device, however often the device is opened. It is made
 // at the first call, with the default limits, and closed with [Pacer.Close].
-// [Pacer.Reconfigure] sets others: a longer Threshold for peers that are far away, for
-// instance, whose responses hold their part of it for a round trip.
+// [Pacer.Reconfigure] sets others: a larger Threshold for peers that are far away, for
+// instance: their responses hold their part of it for a round trip.
 func For(d *verbs.Device) (*Pacer, error) {
 	devices.Lock()
 	defer devices.Unlock()
@@ -131,7 +131,7 @@ func defaults(d *verbs.Device) Config {
 	return c
 }
 
-// New makes a pacer.
+// New returns a pacer.
 func New(c Config) (*Pacer, error) {
 	s, err := shaper.New(c)
 	if err != nil {
@@ -146,7 +146,7 @@ func New(c Config) (*Pacer, error) {
 	return p, nil
 }
 
-// flowID is the number of a new flow. Those of queue pairs would not do: each device
+// flowID returns the number of a new flow. Queue pair numbers are not unique: each device
 // numbers its own, and may use a number again before Close has returned.
 func (p *Pacer) flowID() uint64 {
 	p.flows++
@@ -175,14 +175,14 @@ func (p *Pacer) Reconfigure(c Config) error {
 	return opError("reconfigure", "pacer", err)
 }
 
-// Config is what the pacer goes by, defaults filled in.
+// Config returns the configuration, with defaults filled in.
 func (p *Pacer) Config() Config {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.s.Config()
 }
 
-// Pause holds everything that is not granted, and false lets it go.
+// Pause holds everything that is not granted if on is true, or lets it go.
 func (p *Pacer) Pause(on bool) {
 	p.mu.Lock()
 	defer p.unlock()
@@ -199,7 +199,7 @@ func (p *Pacer) PauseLink(on bool) {
 	p.s.Pause(p.held || p.linkHeld)
 }
 
-// Flooded says that this host had to ask its link partner for a pause: responses came
+// Flooded records that this host had to ask its link partner for a pause: responses came
 // faster than it absorbed them. A threshold that is found (Tune) shrinks to half.
 func (p *Pacer) Flooded() {
 	p.mu.Lock()
@@ -207,13 +207,13 @@ func (p *Pacer) Flooded() {
 	p.s.Flooded(p.now())
 }
 
-// unlock lets everything go that may, and gives up the lock.
+// unlock posts everything that may go, and releases the lock.
 func (p *Pacer) unlock() {
 	p.pump(p.now())
 	p.release()
 }
 
-// release gives up the lock and wakes who waits.
+// release releases the lock and wakes the waiters of all CQs in p.wakes.
 func (p *Pacer) release() {
 	if len(p.wakes) == 0 {
 		p.mu.Unlock()
@@ -242,7 +242,7 @@ func (p *Pacer) wake() {
 	}
 }
 
-// tick looks again when a bucket has enough, and at what nobody polls.
+// tick posts requests when a bucket has enough, and polls for a program that does not.
 func (p *Pacer) tick() {
 	p.mu.Lock()
 	p.armed = 0
@@ -258,8 +258,8 @@ func (p *Pacer) tick() {
 	p.unlock()
 }
 
-// reap takes completions that nobody polls: their credit holds others, of this process
-// or of those that share the threshold. It tells whether there were any.
+// reap polls for a program that does not: credit of its completions holds requests of this
+// process, or of others that share the threshold. It reports whether there were completions.
 func (p *Pacer) reap() (found bool) {
 	var few [16]*CQ
 	polls := few[:0]
@@ -277,17 +277,17 @@ func (p *Pacer) reap() (found bool) {
 	return found
 }
 
-// underWay tells whether completions are to come. All requests have bytes on the wire.
+// underWay reports whether completions are to come. All requests have bytes on the wire.
 func (p *Pacer) underWay() bool { return p.s.Outstanding()+p.s.Sending() > 0 }
 
-// reapAfter is how long held requests wait before the pacer polls by itself, and reapMost
-// where completions come and it finds none: the program polls.
+// reapAfter is how long held requests wait before the pacer polls by itself. The time grows up
+// to reapMost while completions come and the pacer finds none: then the program polls.
 const (
 	reapAfter = 2 * time.Millisecond
 	reapMost  = 16 * time.Millisecond
 )
 
-// pump posts what may go.
+// pump posts the requests that may go. p.mu must be held.
 func (p *Pacer) pump(now time.Duration) {
 	if !p.s.Held() {
 		p.collect()
@@ -320,8 +320,8 @@ func (p *Pacer) pump(now time.Duration) {
 	p.arm(now)
 }
 
-// arm has [Pacer.tick] called when there is a reason to: when a bucket has enough, and
-// soon if completions that nobody polls may hold others.
+// arm sets the timer for [Pacer.tick]: for when a bucket has enough, and to reapIn if
+// completions that the program does not poll may hold requests.
 func (p *Pacer) arm(now time.Duration) {
 	at, ok := p.s.Wake()
 	if soon := now + p.reapIn; p.s.Held() && p.underWay() && len(p.queues) > 0 && (!ok || at > soon) {
@@ -334,7 +334,7 @@ func (p *Pacer) arm(now time.Duration) {
 	p.timer.Reset(p.armed - now)
 }
 
-// collect hands out what is over.
+// collect hands out the requests that are over.
 func (p *Pacer) collect() {
 	for p.s.Ended() {
 		n, _, complete, _ := p.s.Finished()
@@ -347,7 +347,7 @@ func (p *Pacer) collect() {
 	}
 }
 
-// request is the driver's part of a command.
+// request returns the driver's part of a command.
 func (p *Pacer) request(n shaper.Request) *request {
 	for int(n) >= len(p.requests) {
 		p.requests = append(p.requests, request{})
@@ -355,7 +355,7 @@ func (p *Pacer) request(n shaper.Request) *request {
 	return &p.requests[n]
 }
 
-// Close ends pacing, and with [ErrClosed] what waits in [Pacer.Acquire]. Queue pairs
+// Close ends pacing; calls that wait in [Pacer.Acquire] return [ErrClosed]. Queue pairs
 // that are paced have to be closed before. Closing twice is not an error.
 func (p *Pacer) Close() error {
 	p.mu.Lock()

@@ -14,15 +14,15 @@ type FlowConfig struct {
 	Class    int // of its batches, unless they say otherwise
 	Weight   int // for the policy Deficit; 0 means 1
 	Priority int // for the policy Priority
-	// Reissue keeps READs of which pieces failed, instead of completing them with the
-	// error: [QP.Recover] has those pieces issued again. That it is due is told by
-	// [verbs.QP.Done]. Other requests that the connection lost complete with their error
+	// Reissue keeps READs with pieces that failed, instead of completing them with the
+	// error: [QP.Recover] has those pieces issued again. [verbs.QP.Done] is closed when
+	// Recover is due. Other requests that the connection lost complete with their error
 	// at once.
 	Reissue bool
 }
 
-// QP is a queue pair whose requests are paced. It answers the calls of the queue pair
-// and of its completion queue; others, such as Connect, go to the queue pair itself.
+// QP is a queue pair with paced requests. It has the calls that post to the queue pair, and those
+// of its completion queue; others, such as Connect, go to the queue pair itself.
 type QP struct {
 	*CQ
 	p     *Pacer
@@ -42,18 +42,18 @@ type QP struct {
 	order   []entry // a ring: requests in the order of posting
 	head    uint64
 	tail    uint64
-	silent  int           // requests in it that are not over, and whose end nobody is told
-	used    int           // requests under way, or whose completion nobody has taken
-	vacant  chan struct{} // has a token when there is a place, and somebody waits for one
+	silent  int           // requests in it that are not over, and have no completion
+	used    int           // requests under way, or with a completion that was not taken
+	vacant  chan struct{} // has a token when there is a place, and a goroutine waits for one
 	waiting int
 	down    bool
-	closing bool // Close is at it, which may be refused
+	closing bool // Close is under way, and may be refused
 	closed  bool
 
 	ending sync.Mutex // one Close at a time
 }
 
-// Wrap paces a queue pair by the pacer of its device. cq is where its sends complete.
+// Wrap paces a queue pair by the pacer of its device. cq is its send completion queue.
 // It must be an RC queue pair that is connected, and that nothing else posts to. Requests
 // under way that complete in cq lose their completions: poll for them before.
 func Wrap(qp *verbs.QP, cq *verbs.CQ) (*QP, error) {
@@ -110,7 +110,7 @@ func (p *Pacer) Wrap(qp *verbs.QP, cq *verbs.CQ, cfg FlowConfig) (*QP, error) {
 	return nil, errors.Join(err, q.leave())
 }
 
-// enroll makes it a flow of its pacer.
+// enroll makes the queue pair a flow of its pacer.
 func (q *QP) enroll(cq *verbs.CQ, maxReads int) (err error) {
 	p := q.p
 	p.mu.Lock()
@@ -137,7 +137,7 @@ func (q *QP) enroll(cq *verbs.CQ, maxReads int) (err error) {
 	return nil
 }
 
-// equip gets it what it posts by, and room in the completion queue for all that may
+// equip makes the batches of the queue pair, and room in the completion queue for all that may
 // complete at a time: every piece does, whatever the program signals.
 func (q *QP) equip() (err error) {
 	n := q.qp.MaxSendWR()
@@ -164,13 +164,13 @@ func (q *QP) leave() error {
 	return errors.Join(err, q.cq.leave())
 }
 
-// QP is the queue pair that is paced.
+// QP returns the queue pair that is paced.
 func (q *QP) QP() *verbs.QP { return q.qp }
 
-// Pacer is what paces it.
+// Pacer returns the pacer of the queue pair.
 func (q *QP) Pacer() *Pacer { return q.p }
 
-// granted adds what was held to what is posted next.
+// granted adds a request packet that was held to the batch that is posted next.
 func (q *QP) granted(g shaper.Grant) {
 	w := &q.p.requests[g.Request].work
 	flags := w.flags
@@ -180,7 +180,7 @@ func (q *QP) granted(g shaper.Grant) {
 	q.add(g.Sub, w, flags, g.Offset, g.Length)
 }
 
-// add adds a request packet to what is posted next. All are signaled: credit comes
+// add adds a request packet to the batch that is posted next. All are signaled: credit comes
 // back with each.
 func (q *QP) add(sub shaper.Sub, w *work, flags verbs.SendFlags, offset, n int) {
 	if len(q.adding) == cap(q.adding) || w.op == opOther { // the program's part may add anything: it goes alone
@@ -195,7 +195,7 @@ func (q *QP) add(sub shaper.Sub, w *work, flags verbs.SendFlags, offset, n int) 
 	}
 }
 
-// flush posts. What is not posted gives its credit back.
+// flush posts the batch. Requests that are not posted give their credit back.
 func (q *QP) flush() {
 	if len(q.adding) == 0 {
 		return
@@ -209,7 +209,7 @@ func (q *QP) flush() {
 	q.adding = q.adding[:0]
 }
 
-// fail takes the failure of a request packet: a completion, or that there will be
+// fail handles the failure of a request packet. wc is its completion, or nil if there will be
 // none.
 func (q *QP) fail(sub shaper.Sub, wc *verbs.WC) {
 	p := q.p
@@ -232,8 +232,8 @@ func (q *QP) fail(sub shaper.Sub, wc *verbs.WC) {
 	p.s.Failed(sub, again)
 }
 
-// lostOnly tells whether what failed may succeed on another connection: it was not the
-// request that was wrong. Without a completion it was not posted.
+// lostOnly reports whether a failed request may succeed on another connection: the request
+// itself was not wrong. Without a completion it was not posted.
 func lostOnly(wc *verbs.WC) bool {
 	if wc == nil {
 		return true

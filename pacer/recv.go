@@ -6,22 +6,21 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// recv is the place of a receive that is posted.
+// recv is the slot of a posted receive.
 type recv struct {
 	id  uint64
-	q   *QP    // nil: the place is free
+	q   *QP    // nil: the slot is free
 	gen uint64 // counts its uses
 }
 
-// The tag of a receive has, below a bit that says so, which use of its place it is, and
-// the place.
+// The tag of a receive has, below the bit recvTag, the generation of its slot, and the slot.
 const (
 	recvTag   = 1 << 47
 	recvPlace = 1<<24 - 1
 	recvGen   = 1<<23 - 1
 )
 
-// keep finds a place for a receive.
+// keep allocates a slot for a receive, and returns its tag.
 func (p *Pacer) keep(id uint64, q *QP) (tag uint64) {
 	at := len(p.recvs)
 	if n := len(p.freeRecv); n > 0 {
@@ -35,8 +34,8 @@ func (p *Pacer) keep(id uint64, q *QP) (tag uint64) {
 	return recvTag | (r.gen&recvGen)<<24 | uint64(at)
 }
 
-// kept gives the place of a receive back, and answers what it had: nothing if it was
-// given back before.
+// kept frees the slot of a receive, and returns its contents; ok is false if it was freed
+// before.
 func (p *Pacer) kept(tag uint64) (r recv, ok bool) {
 	at := tag & recvPlace
 	if at >= uint64(len(p.recvs)) || p.recvs[at].q == nil || p.recvs[at].gen&recvGen != tag>>24&recvGen {
@@ -49,7 +48,7 @@ func (p *Pacer) kept(tag uint64) (r recv, ok bool) {
 	return r, true
 }
 
-// receives are the tags of a queue pair's receives that have places.
+// receives returns the tags of a queue pair's receives that have slots.
 func (p *Pacer) receives(q *QP) (tags []uint64) {
 	for at := range p.recvs {
 		if r := &p.recvs[at]; r.q == q {
@@ -102,10 +101,10 @@ func (b *RecvBatch) Recv(id uint64, sges ...verbs.SGE) {
 	b.b.Recv(q.cq.d.ID(tag), sges...)
 }
 
-// Len is the number of receives added since the last Post or Reset.
+// Len returns the number of receives added since the last Post or Reset.
 func (b *RecvBatch) Len() int { return b.b.Len() }
 
-// Cap is the number of receives that the batch holds.
+// Cap returns the number of receives that the batch can hold.
 func (b *RecvBatch) Cap() int { return b.b.Cap() }
 
 // Reset drops what was added.
@@ -121,7 +120,7 @@ func (b *RecvBatch) Post() (n int, err error) {
 	return n, err
 }
 
-// ended gives back the places of all but the first n.
+// ended frees the slots of all receives but the first n.
 func (b *RecvBatch) ended(n int) {
 	if n < len(b.tags) {
 		p := b.q.p

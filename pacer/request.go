@@ -49,14 +49,14 @@ type work struct {
 	other    func(b *verbs.Batch, id uint64, flags verbs.SendFlags)
 }
 
-// copyFrom takes the lists over into memory of its own.
+// copyFrom copies o, and its lists into memory of w.
 func (w *work) copyFrom(o *work) {
 	sges, data := append(w.sges[:0], o.sges...), append(w.data[:0], o.data...)
 	*w = *o
 	w.sges, w.data = sges, data
 }
 
-// keep is for a request that is posted later: what is inline is sent as it is now.
+// keep prepares a request to be posted later: it copies inline data, which is sent as it is now.
 func (w *work) keep() {
 	if w.flags&verbs.Inline == 0 {
 		return
@@ -113,7 +113,7 @@ func (w *work) add(b *verbs.Batch, id uint64, flags verbs.SendFlags, offset, n i
 	}
 }
 
-// piece is a part of scattered memory.
+// piece appends the range of n bytes at offset of scattered memory to out.
 func piece(out, sges []verbs.SGE, offset, n int) []verbs.SGE {
 	for _, s := range sges {
 		if n == 0 {
@@ -148,7 +148,7 @@ type request struct {
 	token chan struct{}
 }
 
-// admitted is for an acquisition that may go.
+// admitted grants an acquisition.
 func (r *request) admitted(sub shaper.Sub) {
 	r.sub = sub
 	if r.token != nil {

@@ -17,14 +17,14 @@ import (
 
 // A file, in /dev/shm for instance, has a record for each process that shares a
 // threshold: its lease of it, and whether it wants more. Two kinds of locks of the
-// open file description (OFD) guard it. Byte 0 is held while records are read and
-// written. A process holds the byte of its record as long as it lives, and the kernel
-// gives that back however it ends: what a dead process had leased is free at once.
+// open file description (OFD) guard it. Byte 0 is locked while records are read and
+// written. A process locks the byte of its record as long as it lives, and the kernel
+// unlocks it however the process ends: the lease of a dead process is free at once.
 const (
 	sharers    = 64
 	recordSize = 16 // lease 8, wants 8; of this machine's byte order
 	leaseEvery = 2 * time.Millisecond
-	ownBytes   = 1 << 20 // where the bytes that say who lives begin
+	ownBytes   = 1 << 20 // offset of the bytes that live processes lock
 )
 
 type shared struct {
@@ -80,7 +80,7 @@ func (p *Pacer) ShareThreshold(path string, total int64) error {
 	return nil
 }
 
-// claimShare has the first one share: nothing of the second one's file counts.
+// claimShare lets only the first call of ShareThreshold share: a second one has no effect.
 func (p *Pacer) claimShare() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,8 +131,8 @@ func (s *shared) close() error {
 	return s.file.Close() // and all its locks with it
 }
 
-// lock takes the records, unless another process has had them for long: one that is
-// stopped keeps others from another lease, and from nothing else.
+// lock locks the records, and returns false if another process holds them for long. A stopped
+// process only keeps others from changing their leases.
 func (s *shared) lock() (ok bool, err error) {
 	for range 20 {
 		_, err := lockFile(s.file, unix.F_OFD_SETLK, unix.F_WRLCK, 0)
@@ -144,7 +144,7 @@ func (s *shared) lock() (ok bool, err error) {
 	return false, nil
 }
 
-// adjust asks for the lease that is due now.
+// adjust updates the lease of this process.
 func (s *shared) adjust() (err error) {
 	if ok, err := s.lock(); !ok {
 		return err

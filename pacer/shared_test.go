@@ -72,8 +72,8 @@ func grab(ctx context.Context, p *pacer.Pacer, should int64) (out []pacer.Credit
 	}
 }
 
-// A process that dies with credit leaves it to the others, and until then nobody has
-// it twice.
+// A process that dies with credit leaves it to the others, and until then no credit is
+// given twice.
 func TestProcessThatDiesHoldingCredit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "threshold")
 	c := exec.Command(os.Args[0])

@@ -35,7 +35,7 @@ type storm struct {
 	qs      []stormQP
 	next    uint64
 	added   uint64 // FETCH_ADDs that succeeded
-	perhaps uint64 // and those of which nobody knows
+	perhaps uint64 // and those with an unknown outcome
 	told    int
 	ended   [2]int // successes, failures
 }
@@ -285,7 +285,7 @@ func TestSimulatedStorm(t *testing.T) {
 	require.Positive(t, s.ended[1])
 }
 
-// A queue pair that gets no answers holds up the others for a moment, and what it asked
+// A queue pair that gets no responses holds up the others for a moment, and what it asked
 // for comes in the end.
 func TestSimulatedSilentPeer(t *testing.T) {
 	if len(simulated) == 0 {

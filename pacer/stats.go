@@ -23,19 +23,19 @@ type Stats struct {
 	Classes     []ClassStats
 }
 
-// ClassStats are those of a class: bytes outstanding, requests queued, and what was
-// granted, with the times that requests waited for their first grant: their sum, and how
-// many waited how long.
+// ClassStats are the counters and gauges of a class: bytes outstanding, requests queued, and
+// grants, with the times that requests waited for their first grant: their sum and their
+// distribution.
 type ClassStats struct {
 	Name string
 	shaper.ClassStats
 }
 
-// DelayLimit is the longest wait that counts at a place of ClassStats.Delays; at the last
-// one any.
+// DelayLimit returns the longest wait that entry i of ClassStats.Delays counts; the last entry
+// counts any longer one.
 func DelayLimit(i int) time.Duration { return shaper.DelayLimit(i) }
 
-// Stats are the counters and gauges now.
+// Stats returns the counters and gauges.
 func (p *Pacer) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -49,8 +49,8 @@ func (p *Pacer) Stats() Stats {
 	return out
 }
 
-// Explain tells, for the oldest request of the queue pair that is not under way as a
-// whole, which limit holds it, and its number. It is false if there is none.
+// Explain returns the ID of the oldest request of the queue pair that is not under way as a
+// whole, and the limit that holds it. ok is false if there is none.
 func (q *QP) Explain() (id uint64, why Reason, ok bool) {
 	p := q.p
 	p.mu.Lock()

@@ -123,7 +123,7 @@ func TestPoolKeepsItsBudget(t *testing.T) {
 	require.Nil(t, p.get(1<<40))
 }
 
-// Who cuts off what it has read of a message gives all of its memory back.
+// A program that reslices a message past what it has read gives all of its memory back.
 func TestReleaseOfARest(t *testing.T) {
 	ep := &Endpoint{pool: pool{budget: 1 << 20}}
 	h := (*host)(ep)

@@ -31,7 +31,7 @@ func TestSendToItself(t *testing.T) {
 	}
 }
 
-// A callback answers by sending, to an endpoint whose callback does so, too.
+// A callback replies by sending, to an endpoint with a callback that does so, too.
 func TestCallbacksSend(t *testing.T) {
 	es := ends(t)
 	var eps [2]*srd.Endpoint
@@ -75,8 +75,8 @@ func TestReleaseAfterClose(t *testing.T) {
 	b.Release(ms[:]...)
 }
 
-// Nobody can be reached at an address that is none: this is said in time, and does not
-// keep messages from others.
+// A message to an address that does not exist fails in time, and does not keep messages from
+// others.
 func TestNoAddress(t *testing.T) {
 	cfg := srd.Config{PeerTimeout: 500 * time.Millisecond}
 	if onEFA { // the device says so at once, but a busy machine takes long to hear it 600 times
@@ -124,8 +124,8 @@ func TestSendSaysWhy(t *testing.T) {
 	}
 }
 
-// Strangers who do not answer the question where they are, which takes the kernel long, keep
-// nobody from reaching a new peer.
+// Strangers that do not answer neighbour requests, which take the kernel long, keep no endpoint
+// from reaching a new peer.
 func TestStrangersFromNowhere(t *testing.T) {
 	if len(simulated) > 0 {
 		t.Skip("the kernel asks for no neighbours there")
@@ -138,7 +138,7 @@ func TestStrangersFromNowhere(t *testing.T) {
 	require.Less(t, time.Since(start), 4*time.Second)
 }
 
-// Nor do peers of this side's own whose hosts are down.
+// Nor do peers of this side's own on hosts that are down.
 func TestHostsThatAreDown(t *testing.T) {
 	if len(simulated) > 0 {
 		t.Skip("the kernel asks for no neighbours there")

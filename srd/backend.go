@@ -14,13 +14,13 @@ import (
 )
 
 // machine decides what is sent, and what becomes of messages: engine.Engine over a
-// device whose datagrams may be lost, offload.Machine over one that delivers them. Its
+// device that may lose datagrams, offload.Machine over one that delivers them. Its
 // methods are called with the endpoint's lock held.
 type machine interface {
 	Advance(now time.Duration)
 	Send(to wire.Addr, m engine.Message) (engine.Handle, error)
 	Cancel(h engine.Handle)
-	// Wait is how long there is nothing to do, unless something arrives.
+	// Wait returns how long there is nothing to do, unless something arrives.
 	Wait() time.Duration
 	Fragment() int
 	Peers(f func(*engine.PeerStats))
@@ -34,22 +34,22 @@ type driver interface {
 	begin() error
 	// flush has the machine make the packets that it may, and posts them.
 	flush()
-	// urgent tells whether receives have to be posted before the program's next call.
+	// urgent reports whether receives have to be posted before the program's next call.
 	urgent() bool
-	// full tells whether packets wait until others have completed.
+	// full reports whether packets wait until others have completed.
 	full() bool
-	// mend repairs what the device gave up, and tells whether all of it could be.
+	// mend repairs the queue pairs that failed, and reports whether all could be repaired.
 	mend() bool
-	// resume goes on with packets that waited for an address handle, lost with those for
-	// which there is none.
+	// resume sends packets that waited for an address handle; lost gives up the packets for
+	// which none could be made.
 	resume()
 	lost(to way)
-	// close ends everything, without the lock; nobody may be inside any more.
+	// close destroys everything. It is called without the lock, when no call is inside any more.
 	close() error
 }
 
-// newBackend makes what a device can do: it sets the endpoint's address, machine and
-// driver, the latter also when it fails.
+// newBackend sets the endpoint's address, and the machine and driver for its device. It sets
+// the driver also when it fails.
 func (ep *Endpoint) newBackend() error {
 	dev := ep.cfg.PD.Device()
 	if ep.gid == (verbs.GIDEntry{}) {
@@ -69,7 +69,7 @@ func (ep *Endpoint) newBackend() error {
 	return err
 }
 
-// closeDevice closes what a driver has made, as far as it came.
+// closeDevice closes what a driver has created, which is not all if its creation failed.
 func (ep *Endpoint) closeDevice(qps []*verbs.QP, mr *verbs.MR, cq *verbs.CQ) error {
 	var errs []error
 	for _, qp := range qps {
@@ -91,7 +91,7 @@ func (ep *Endpoint) closeDevice(qps []*verbs.QP, mr *verbs.MR, cq *verbs.CQ) err
 	return nil
 }
 
-// secrets are random numbers for a machine, and the deployment's key if there is one.
+// secrets returns random numbers for a machine, and the deployment's key if there is one.
 func (ep *Endpoint) secrets() (seed [32]byte, key *wire.Key, err error) {
 	_, err = crand.Read(seed[:])
 	if k := ep.cfg.Key; k != nil {
@@ -100,7 +100,8 @@ func (ep *Endpoint) secrets() (seed [32]byte, key *wire.Key, err error) {
 	return seed, key, err
 }
 
-// toldOfKeys logs that the packet that was just received has another key than the endpoint's.
+// toldOfKeys logs a warning if the packet that was just received has another key than the
+// endpoint's.
 func (ep *Endpoint) toldOfKeys(from engine.Source) {
 	if n := ep.e.Count().WrongKey; n != ep.badKeys {
 		ep.badKeys = n
@@ -108,8 +109,7 @@ func (ep *Endpoint) toldOfKeys(from engine.Source) {
 	}
 }
 
-// pump has the machine do what is due, and sends what it may. It is called with the
-// lock held.
+// pump has the machine do what is due, and sends what it may. ep.mu must be held.
 func (ep *Endpoint) pump() { ep.pumpAt(ep.now()) }
 
 func (ep *Endpoint) pumpAt(now time.Duration) {
@@ -122,8 +122,8 @@ func (ep *Endpoint) pumpAt(now time.Duration) {
 	ep.setAlarm(now)
 }
 
-// comes begins what is done for a completion. Who was woken before there was anything to
-// do, for a status for instance, does not do what comes now.
+// comes begins the handling of a completion. A goroutine that was woken before there was
+// anything to do, for a status for instance, does not do what becomes due now.
 func (ep *Endpoint) comes() {
 	ep.polling = true
 	if !ep.stale {
@@ -131,15 +131,15 @@ func (ep *Endpoint) comes() {
 	}
 }
 
-// came has somebody do what is due after a completion, and look for more of them.
+// came wakes a goroutine that does what is due after a completion, and polls for more.
 func (ep *Endpoint) came() {
 	ep.stale = true
-	if !ep.woke { // who was woken does what is due
+	if !ep.woke { // else the goroutine that was woken does what is due
 		ep.attend()
 	}
 }
 
-// gather copies what a packet carries of a message.
+// gather copies the bytes of a message from offset on that fit into to.
 func gather(to []byte, data [][]byte, offset int) {
 	for _, b := range data {
 		if offset >= len(b) {

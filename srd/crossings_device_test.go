@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/srd"
 )
 
-// A list of messages is one crossing into C, however many paths it takes. Whoever polls
+// A list of messages is one crossing into C, however many paths it takes. A poll
 // crosses too, so that the smallest count of many lists is what a list has.
 func TestListIsOneCrossing(t *testing.T) {
 	if onEFA {

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// deadline is when calls of a kind end: those that wait, too.
+// deadline is when calls of a kind end, including calls that already wait.
 type deadline struct {
 	mu    sync.Mutex
 	at    time.Time // zero: never
 	calls map[*call]bool
 }
 
-// call is one that may wait.
+// call is a call that may wait.
 type call struct {
 	cancel context.CancelFunc
 	timer  *time.Timer
 }
 
-// begin answers a context that ends with the deadline, and a function for when the call
-// is over. A deadline that has passed lets no call begin.
+// begin returns a context that ends with the deadline, and a function to call at the end of
+// the call. After the deadline it returns [context.DeadlineExceeded].
 func (d *deadline) begin() (context.Context, func(), error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

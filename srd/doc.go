@@ -1,13 +1,13 @@
 // Package srd provides reliable datagrams: messages of any length, delivered in any order,
 // over many network paths, without connections. It is the transport service that EFA calls
 // SRD. On EFA the device does most of the work; on any other device an engine of this
-// package does it, over UD queue pairs. An endpoint can send to any other whose address it
-// knows, and learns what became of each message.
+// package does it, over UD queue pairs. An endpoint can send to any address that it knows,
+// and gets a status for each message.
 //
 //	ep, err := srd.Open(srd.Config{PD: pd})
 //	b, err := ep.Addr().MarshalBinary() // give it to anyone
 //
-//	err = ep.Send(ctx, peer, header, body) // nil: it was delivered, once
+//	err = ep.Send(ctx, peer, header, body) // nil: delivered, once
 //
 //	var ms [16]srd.Message
 //	n, err := ep.Receive(ctx, ms[:])
@@ -41,7 +41,7 @@
 // paths stay in use.
 //
 // A packet is as long as the links of both ends carry: each end takes the MTU of the netdev
-// that has its address, and tells it in its greeting. If a link on the way loses long packets
+// that has its address, and sends it in its greeting. If a link on the way loses long packets
 // and not short ones, that is found out within half of [Config.PeerTimeout]. Messages under way
 // in long packets end with [ErrPathMTU], and later ones go in packets of 1024 bytes.
 //
@@ -50,8 +50,8 @@
 // memory; the sender's context ends that earlier.
 //
 // The number of packets under way follows the delay of the majority of paths and the
-// receiver's grant. When there are very many senders, they take turns, and the grant of
-// those that wait is 0.
+// receiver's grant. When there are very many senders, they take turns; a waiting sender
+// has a grant of 0.
 //
 // The first packets between two endpoints open a session. A stranger first has to return a
 // cookie, which shows that it receives at the address that it names; until then the
@@ -91,7 +91,7 @@
 //   - When a peer's queue pair is gone, all messages under way to the peer end as
 //     Unresponsive within milliseconds; when EFA cannot reach the peer, as soon as EFA says
 //     so.
-//   - A receiver whose program does not let it poll runs out of buffers after a while. A
+//   - A receiver that its program does not let poll runs out of buffers after a while. A
 //     message that finds none is retried for a tenth of a second, and then Refused.
 //   - The status of a packet is that of its message.
 //   - A key saves the round trip of the cookie. The first message still waits for the round
@@ -114,7 +114,7 @@
 //     long as the hosts' clocks differ by less than the restart takes, because the first
 //     message of a session names no incarnation of the receiver.
 //   - Data belongs to the program again as soon as the status is known.
-//   - An endpoint answers strangers at a bounded rate, and never with more bytes than
+//   - An endpoint replies to strangers at a bounded rate, and never with more bytes than
 //     they sent.
 //
 // # The claims of the seed

@@ -28,8 +28,8 @@ type Config struct {
 	// random one. It is a filter, not a secret.
 	QKey uint32
 	// Key is the secret key of the deployment, 16 bytes. With it, a first message of up to
-	// 900 bytes goes with the first packet (not on EFA), and greetings of strangers are not
-	// answered.
+	// 900 bytes goes with the first packet (not on EFA), and greetings of strangers get no
+	// reply.
 	// Without it, strangers first show that they receive at the address they name.
 	Key []byte
 
@@ -40,7 +40,7 @@ type Config struct {
 	// OnMessage, if not nil, is called with each message, one at a time, by a goroutine
 	// of the endpoint. The message is released when OnMessage returns or panics, which is
 	// logged. OnMessage may send, but must not close the endpoint, since Close waits for it.
-	// While it runs, peers are answered only if a call of the program waits.
+	// While it runs, peers get responses only if a call of the program waits.
 	OnMessage func(*Message)
 
 	// PeerTimeout is the time without progress after which a peer is unresponsive, from a
@@ -69,7 +69,7 @@ type Endpoint struct {
 	driver  driver
 	start   time.Time
 
-	mu       sync.Mutex // of all that follows
+	mu       sync.Mutex // guards all that follows
 	e        machine
 	requests []*request
 	unused   uint32
@@ -82,7 +82,7 @@ type Endpoint struct {
 	failure  error
 
 	service  verbs.Waiter    // of serve
-	rest     verbs.PollYield // of who polls
+	rest     verbs.PollYield // of the goroutines that poll
 	clock    time.Duration   // when something was done last
 	stale    bool            // something came since pump
 	nudged   chan struct{}
@@ -90,8 +90,8 @@ type Endpoint struct {
 	waiting  []*verbs.Waiter // of the program's goroutines, which poll
 	left     time.Duration   // when the last of them went
 	grace    time.Duration
-	polling  bool          // the engine is called by whoever polls
-	woke     bool          // somebody who waits was woken: it does what is due
+	polling  bool          // the engine is called from a completion
+	woke     bool          // a goroutine that waits was woken: it does what is due
 	badKeys  uint64        // greetings with another key that were logged
 	mendAt   time.Duration // when serve tries again to repair the device, or 0
 	unmended uint8         // times in a row that it could not
@@ -101,7 +101,7 @@ type Endpoint struct {
 	closed   atomic.Bool
 }
 
-// Open makes an endpoint. It uses SRD queue pairs on a device that has them, which is EFA,
+// Open creates an endpoint. It uses SRD queue pairs on a device that has them, which is EFA,
 // and UD queue pairs on any other.
 func Open(cfg Config) (*Endpoint, error) {
 	if cfg.PD == nil {
@@ -163,11 +163,11 @@ func Open(cfg Config) (*Endpoint, error) {
 // Addr returns the address at which the endpoint receives.
 func (ep *Endpoint) Addr() Addr { return ep.addr }
 
-// MaxPacket returns how many bytes of a message fit into one packet. To a peer whose link
-// has a smaller MTU, fewer do.
+// MaxPacket returns how many bytes of a message fit into one packet. Fewer fit into a packet to
+// a peer that has a link with a smaller MTU.
 func (ep *Endpoint) MaxPacket() int { return ep.e.Fragment() }
 
-// now is the clock of the engine.
+// now returns the time of the engine's clock.
 func (ep *Endpoint) now() time.Duration { return time.Since(ep.start) }
 
 // fail ends all calls: the device is of no use any more.
@@ -180,7 +180,7 @@ func (ep *Endpoint) fail(err error) {
 	ep.mu.Unlock()
 }
 
-// wakeAll is called with the lock held.
+// wakeAll wakes all goroutines that wait. ep.mu must be held.
 func (ep *Endpoint) wakeAll() {
 	ep.readers.wake(ep)
 	for q := range ep.queues {
@@ -191,7 +191,7 @@ func (ep *Endpoint) wakeAll() {
 	}
 }
 
-// wake ends somebody's wait.
+// wake ends the wait of a goroutine. ep.mu must be held.
 func (ep *Endpoint) wake(w *verbs.Waiter) {
 	if ep.polling {
 		w.Wake()

@@ -33,23 +33,23 @@ func (cfg Config) WithTimes(ackDelay, minTimeout time.Duration) Config {
 	return cfg
 }
 
-// AckDelay is how long responses wait for others, as was learned.
+// AckDelay returns how long responses wait for others, as learned.
 func (ep *Endpoint) AckDelay() time.Duration {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	return ep.driver.(*links).e.AckDelay()
 }
 
-// Stays tells whether the endpoint leaves polling to the program, as one that polls or has done
-// so for as long as grace is; it answers grace, too.
+// Stays reports whether the endpoint leaves polling to the program, which polls or did so within
+// the last grace; it returns grace, too.
 func (ep *Endpoint) Stays() (bool, time.Duration) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	return ep.attended(), ep.grace
 }
 
-// PostHeld hands a message over, and holds up everything else for as long, as an address handle
-// would that takes long to make. It answers when that was over.
+// PostHeld hands a message over, and holds up everything else for d, as an address handle
+// would that takes long to make. It returns when that was over.
 func (q *SendQueue) PostHeld(r Request, d time.Duration) (over time.Duration, err error) {
 	ep := q.ep
 	ep.mu.Lock()
@@ -62,7 +62,7 @@ func (q *SendQueue) PostHeld(r Request, d time.Duration) (over time.Duration, er
 	return ep.now(), err
 }
 
-// HandedOver is when packets were handed to the device, as far as that is remembered.
+// HandedOver returns when packets were handed to the device, as far as that is remembered.
 func (ep *Endpoint) HandedOver() (all []time.Duration) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
@@ -74,8 +74,8 @@ func (ep *Endpoint) HandedOver() (all []time.Duration) {
 	return all
 }
 
-// BreakPath has a path fail and be repaired in vain for as long as d, and answers a function that
-// tells whether it still is not.
+// BreakPath has a path fail and be repaired in vain for d, and returns a function that reports
+// whether it is still broken.
 func (ep *Endpoint) BreakPath(i int, d time.Duration) (func() bool, error) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
@@ -103,14 +103,14 @@ func (ep *Endpoint) BreakPath(i int, d time.Duration) (func() bool, error) {
 	}, nil
 }
 
-// Parked is how many packets wait for an address handle.
+// Parked returns how many packets wait for an address handle.
 func (ep *Endpoint) Parked() int {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	return ep.handles.Waiting()
 }
 
-// Greeted has greetings come, as from so many addresses beside the endpoint's own at which nobody
+// Greeted has greetings come, as from n addresses beside the endpoint's own at which no host
 // answers: any host of the network can send those.
 func (ep *Endpoint) Greeted(n int) {
 	ep.mu.Lock()

@@ -25,7 +25,7 @@ type addressHandles struct {
 	gone  bool           // it is nowhere now
 	doubt chan struct{}  // has a token when the GID is to be looked up
 
-	failed map[verbs.GID]error // why there was no way to these lately
+	failed map[verbs.GID]error // why no handle to these could be made lately
 }
 
 const (
@@ -53,19 +53,19 @@ func (h *addressHandles) resolve(ctx context.Context) {
 	}
 }
 
-// help has what waits behind handles that take long made by other goroutines.
+// help has other goroutines make the handles that wait behind handles that take long.
 func (h *addressHandles) help() {
 	for {
 		select {
 		case to := <-h.asked:
 			h.ep.served.Go(func() { h.make(to) })
-		default: // resolve takes of them, too
+		default: // resolve takes some of them, too
 			return
 		}
 	}
 }
 
-// make makes a handle, and has what waits for it go on.
+// make makes a handle, and sends the packets that wait for it.
 func (h *addressHandles) make(to way) {
 	ep := h.ep
 	ep.mu.Lock()
@@ -96,7 +96,7 @@ func (h *addressHandles) make(to way) {
 	}
 }
 
-// note keeps why there is no way to a port, and forgets it when there is one.
+// note keeps the error of making a handle to a port, and forgets it when one was made.
 func (h *addressHandles) note(to verbs.GID, err error) {
 	if err == nil {
 		delete(h.failed, to)
@@ -108,8 +108,8 @@ func (h *addressHandles) note(to verbs.GID, err error) {
 	h.failed[to] = err
 }
 
-// create creates an address handle from where the endpoint's GID is, and again if that
-// changes meanwhile. It is called with the lock held, and lets go of it.
+// create creates an address handle for the place of the endpoint's GID, and another one if that
+// changes meanwhile. ep.mu must be held; create releases it meanwhile.
 func (h *addressHandles) create(to way) (ah *verbs.AH, err error) {
 	ep := h.ep
 	for {

@@ -17,7 +17,7 @@ type hardware struct {
 	ep     *Endpoint
 	m      *offload.Machine
 	out    engine.Out
-	retry  bool // the device can be told how often to try where there is no buffer
+	retry  bool // the device can be told how often to retry when the receiver has no buffer
 	cq     *verbs.CQ
 	qp     *verbs.QP
 	send   *verbs.Batch
@@ -38,8 +38,8 @@ type flight struct {
 	length int
 }
 
-// rnrRetries is how often the device tries where there is no buffer: the machine waits
-// longer, and does other things meanwhile.
+// rnrRetries is how often the device retries when the receiver has no buffer: the machine
+// waits longer, and does other things meanwhile.
 const rnrRetries = 1
 
 func newHardware(ep *Endpoint, efa verbs.EFAFeatures) error {
@@ -94,7 +94,7 @@ func newHardware(ep *Endpoint, efa verbs.EFAFeatures) error {
 	return nil
 }
 
-// begin posts all receives of the queue pair in INIT, and brings it to work.
+// begin posts all receives of the queue pair in INIT, and brings it to RTS.
 func (h *hardware) begin() error {
 	for i := range h.ep.cfg.Receives {
 		h.pending = append(h.pending, uint32(i))
@@ -124,10 +124,10 @@ func (h *hardware) repost() error {
 	return err
 }
 
-// sendAt is where the memory of a slot begins.
+// sendAt returns the offset of a slot's memory.
 func (h *hardware) sendAt(i uint32) int { return (h.ep.cfg.Receives + int(i)) * h.stride }
 
-// Completed is [verbs.Engine]'s: it hands packets and their ends to the machine.
+// Completed implements [verbs.Engine]: it hands packets and their outcomes to the machine.
 func (h *hardware) Completed(tag uint64, wc *verbs.WC) {
 	ep := h.ep
 	ep.mu.Lock()
@@ -153,7 +153,7 @@ func (h *hardware) Completed(tag uint64, wc *verbs.WC) {
 	}
 	if n := wc.Len(); wc.Status() == verbs.WCSuccess && n <= h.stride {
 		h.m.Receive(wc.SrcQP(), h.mr.Bytes()[int(i)*h.stride:][:n])
-		ep.toldOfKeys(engine.Source{QPN: wc.SrcQP()}) // a device says no more of it
+		ep.toldOfKeys(engine.Source{QPN: wc.SrcQP()}) // all that a device says of the source
 	} else { // more than a buffer holds
 		h.m.Stats.Malformed++
 	}
@@ -161,7 +161,7 @@ func (h *hardware) Completed(tag uint64, wc *verbs.WC) {
 	ep.came()
 }
 
-// outcome is what EFA says of a packet's end, as libefa translates it.
+// outcome returns the outcome of a packet that EFA reports, as libefa translates it.
 func outcome(s verbs.WCStatus) offload.Outcome {
 	switch s {
 	case verbs.WCSuccess:
@@ -176,10 +176,10 @@ func outcome(s verbs.WCStatus) offload.Outcome {
 	return offload.Failed
 }
 
-// Lost is [verbs.Engine]'s.
+// Lost implements [verbs.Engine].
 func (h *hardware) Lost(err error) { h.ep.fail(err) }
 
-// release takes back a slot.
+// release frees a slot, and tells the machine the outcome of its packet.
 func (h *hardware) release(i uint32, o offload.Outcome) {
 	s := &h.slots[i]
 	if s.h != nil {
@@ -221,7 +221,7 @@ func (h *hardware) urgent() bool {
 	return len(h.pending) >= h.idle()
 }
 
-// idle returns how many receives wait to be posted again together.
+// idle returns how many receives are collected before they are posted again.
 func (h *hardware) idle() int { return min(postRecvsEach, h.ep.cfg.Receives/4) }
 
 func (h *hardware) full() bool { return len(h.free) == 0 }
@@ -266,8 +266,8 @@ func (h *hardware) post() {
 	}
 }
 
-// fails ends the endpoint: the device gives up an SRD queue pair for none of its packets,
-// but when it is broken itself. To reset the queue pair would be no way out: libefa counts
+// fails ends the endpoint: an SRD queue pair fails for none of its packets, but when the
+// device itself is broken. Resetting the queue pair would not help: libefa counts
 // what completed before again after that, outside of its memory.
 func (h *hardware) fails(err error) {
 	if !h.broken {

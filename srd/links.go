@@ -25,7 +25,7 @@ type links struct {
 	unposted uint32 // paths with packets in their chain
 	short    uint32 // paths with receives to be posted again
 	posts    verbs.Batches
-	posting  []*link // whose batches are in posts
+	posting  []*link // the links with batches in posts
 
 	timed   uint8 // packets that were taken since the clock was read
 	flushes uint8
@@ -38,8 +38,8 @@ type links struct {
 	free  []uint32 // slots to send from
 }
 
-// link is one of them. Its receives are few, unless it is the first, whose number is
-// the endpoint's.
+// link is one of them. Its receives are few, unless it is the first, which has the number in
+// the endpoint's address.
 type link struct {
 	qp       *verbs.QP
 	index    int
@@ -137,7 +137,7 @@ func newLinks(ep *Endpoint) error {
 	return nil
 }
 
-// engine is what of a configuration is the engine's.
+// engine returns the part of the configuration that concerns the engine.
 func (cfg *Config) engine() engine.Config {
 	return engine.Config{
 		Paths: cfg.Paths, MaxPeers: cfg.MaxPeers, MaxMessage: cfg.MaxMessage, Budget: cfg.Receives * 3 / 4,
@@ -145,7 +145,7 @@ func (cfg *Config) engine() engine.Config {
 	}
 }
 
-// begin lets packets in.
+// begin posts the receives of all queue pairs, and activates them.
 func (l *links) begin() error {
 	for _, k := range l.paths {
 		if err := l.fill(k); err != nil {
@@ -155,7 +155,7 @@ func (l *links) begin() error {
 	return nil
 }
 
-// fill posts all receives of a queue pair in INIT, and brings it to work.
+// fill posts all receives of a queue pair in INIT, and activates it.
 func (l *links) fill(k *link) error {
 	k.pending = k.pending[:0]
 	for i := range k.receives {
@@ -168,10 +168,11 @@ func (l *links) fill(k *link) error {
 	return k.qp.Activate()
 }
 
-// Lost is [verbs.Engine]'s.
+// Lost implements [verbs.Engine].
 func (l *links) Lost(err error) { l.ep.fail(err) }
 
-// fails has a queue pair mended. Requests that are flushed do not tell the cause.
+// fails has a queue pair repaired. A flushed request does not show the cause, so a later error
+// replaces it.
 func (l *links) fails(k *link, err error) {
 	if !k.broken {
 		k.broken, k.cause = true, err
@@ -183,8 +184,8 @@ func (l *links) fails(k *link, err error) {
 	l.ep.nudge()
 }
 
-// mend resets queue pairs that failed: Soft-RoCE gives one up when a datagram cannot be
-// sent. What was in them is lost, as packets may be.
+// mend resets queue pairs that failed, and reports whether all were reset. On Soft-RoCE a
+// queue pair fails when a datagram cannot be sent. Packets in them are lost, as any may be.
 func (l *links) mend() (all bool) {
 	all = true
 	for _, k := range l.paths {
@@ -222,7 +223,7 @@ func (l *links) restart(k *link) error {
 	return l.fill(k)
 }
 
-// close ends everything; no call may be inside any more.
+// close destroys everything; no call may be inside any more.
 func (l *links) close() error {
 	var qps []*verbs.QP
 	for _, k := range l.paths {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// logs writes log lines. Of those with one message, which is their cause, it writes one in
-// logPause, and says in the next one how many it left out.
+// logs writes log lines. Of the lines with the same message, which is their cause, it writes one
+// every logPause, with the number of lines left out since the one before.
 type logs struct {
 	to   *slog.Logger
 	mu   sync.Mutex

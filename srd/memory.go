@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// piece is the memory of a message that the program has. It is the piece of one message after
-// another: each takes the number that it has then, which changes when the message is released.
+// piece is the memory of a message that the program has. It serves one message after another:
+// each notes the piece's number, which changes when the message is released.
 type piece struct {
 	bytes []byte
 	num   uint32
 }
 
-// pool has the memory of messages that arrived: pieces of some sizes. What is in use and what
-// is kept to be used again is no more than the budget. The endpoint's lock guards it.
+// pool has the memory of messages that arrived, in pieces of some sizes. Memory in use and memory
+// kept for reuse together are at most the budget. The endpoint's lock guards it.
 type pool struct {
 	budget, used, kept int
 	lent               int              // of what is used, what the program has
@@ -74,7 +74,7 @@ func (p *pool) put(b []byte) {
 	p.free[size] = append(p.free[size], b[:size])
 }
 
-// lend answers the piece of a message.
+// lend returns a piece that holds b, for a message that the program gets.
 func (p *pool) lend(b []byte) *piece {
 	p.lent += cap(b)
 	n := len(p.pieces)
@@ -98,5 +98,5 @@ func (p *pool) takeBack(m *piece, num uint32) {
 	p.pieces = append(p.pieces, m)
 }
 
-// pressure is how much of the budget is used, of 255.
+// pressure returns the share of the budget that is used, from 0 to 255.
 func (p *pool) pressure() uint8 { return uint8(255 * p.used / p.budget) }

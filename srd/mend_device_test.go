@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/srd"
 )
 
-// A path whose queue pair cannot be reset is tried again, though nothing else happens, and
+// A path with a queue pair that cannot be reset is tried again, though nothing else happens, and
 // whether or not the program waits meanwhile.
 func TestPathIsMendedLater(t *testing.T) {
 	if onEFA {

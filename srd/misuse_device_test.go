@@ -57,7 +57,7 @@ func TestMonitorAfterCrash(t *testing.T) {
 	require.Equal(t, a.Addr().String(), r.Addr)
 }
 
-// A call whose context is over already does nothing, and says why.
+// A call with a context that is over already does nothing, and returns why.
 func TestContextsThatAreOver(t *testing.T) {
 	a, b := pair(t, srd.Config{})
 	q, err := a.NewQueue(srd.QueueConfig{})
@@ -118,7 +118,7 @@ func TestCallbackEnds(t *testing.T) {
 	require.Contains(t, out.String(), "Goexit")
 }
 
-// An endpoint with another key is not answered: the receiver says why, and the sender's error
+// An endpoint with another key gets no reply: the receiver logs why, and the sender's error
 // names what may be wrong.
 func TestOtherKey(t *testing.T) {
 	es := ends(t)

@@ -37,7 +37,7 @@ func (ep *Endpoint) Report() *Report {
 	return r
 }
 
-// ReadReport reads the report of the endpoint whose [Config.Monitor] is a socket.
+// ReadReport reads the report of the endpoint that has socket as its [Config.Monitor].
 func ReadReport(ctx context.Context, socket string) (*Report, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", socket)
@@ -53,9 +53,9 @@ func ReadReport(ctx context.Context, socket string) (*Report, error) {
 	return r, nil
 }
 
-const monitorTimeout = time.Second // for who asks and does not read
+const monitorTimeout = time.Second // for a client that connects and does not read
 
-// monitor answers each connection to a unix socket by a report, until ctx ends.
+// monitor writes a report to each connection to a unix socket, until ctx ends.
 func (ep *Endpoint) monitor(ctx context.Context, socket string) error {
 	l, err := accept.ListenUnix(ctx, socket)
 	if err != nil {

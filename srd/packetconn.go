@@ -75,7 +75,7 @@ func (c *PacketConn) WriteTo(b []byte, to net.Addr) (int, error) {
 	return len(b), nil
 }
 
-// LocalAddr is the endpoint's address.
+// LocalAddr returns the endpoint's address.
 func (c *PacketConn) LocalAddr() net.Addr { return c.ep.Addr() }
 
 // SetDeadline, SetReadDeadline and SetWriteDeadline set when calls end, including calls

@@ -15,17 +15,17 @@ type slot struct {
 	to     wire.Addr
 	length int
 	path   uint8
-	// covered slots before it complete with it: an array, since each slot comes to cover
+	// The first covered of covers complete with it. It is an array, since each slot covers
 	// others sooner or later.
 	covers  [signalEvery - 1]uint32
 	covered uint8
 	flush   uint8 // which one sent it
 
-	stranger bool // nothing is known of whom it is for
+	stranger bool // its destination is an unauthenticated peer
 }
 
-// flush has the engine send what it may, and posts it by one call: a chain for each path.
-// Receives go first: a response lets the peer fill them.
+// flush has the engine make the packets that it may, and posts them by one call, a chain for
+// each path. Receives go first: a response lets the peer fill them.
 func (l *links) flush() {
 	for ; l.short != 0; l.short &= l.short - 1 {
 		if k := l.paths[bits.TrailingZeros32(l.short)]; !k.broken {
@@ -55,7 +55,7 @@ func (l *links) flush() {
 	l.post()
 }
 
-// handsOver notes when the packets that come next are handed to the device.
+// handsOver records now as the time at which the next packets are handed to the device.
 func (l *links) handsOver(now time.Duration) {
 	if l.flushed[l.flushes].n > 0 {
 		l.flushes++
@@ -110,13 +110,13 @@ func (l *links) launch(i uint32) {
 func (l *links) urgent() bool { return l.short != 0 }
 func (l *links) full() bool   { return len(l.free) == 0 }
 
-// lost gives up what waits for an address handle that cannot be made, as if the network
-// had lost it.
+// lost drops the packets that wait for an address handle that cannot be made, as if the
+// network had lost them.
 func (l *links) lost(to way) { l.free = append(l.free, l.ep.handles.Lost(to, l.wayOf)...) }
 
-// resume launches what waited for address handles.
+// resume launches the packets that waited for address handles.
 func (l *links) resume() {
-	l.handsOver(l.ep.now()) // that they waited says nothing of the device
+	l.handsOver(l.ep.now()) // their wait says nothing about the device
 	for _, i := range l.ep.handles.Resume() {
 		l.launch(i)
 	}
@@ -153,13 +153,13 @@ func (l *links) tag(k *link, i uint32) uint64 {
 	return uint64(k.index)<<40 | uint64(k.life)<<32 | uint64(i)
 }
 
-// sendAt is where the memory of a slot begins.
+// sendAt returns the offset of a slot's memory.
 func (l *links) sendAt(i uint32) int {
 	last := l.paths[len(l.paths)-1]
 	return (last.base + last.receives + int(i)) * l.stride
 }
 
-// sent frees a slot, and those that were sent before it in silence.
+// sent frees a slot, and the unsignaled ones that were sent before it.
 func (l *links) sent(k *link, i uint32) {
 	s := &l.slots[i]
 	f := &l.flushed[s.flush] // or a later one, after so many
@@ -181,13 +181,13 @@ func (l *links) release(k *link, i uint32) {
 	l.free = append(l.free, i)
 }
 
-// silent has the address handles to a peer that has been silent for a while renewed.
+// silent renews the address handles to a peer that has been silent for a while.
 func (l *links) silent(to wire.Addr) {
 	l.ep.handles.Renew(to.GID)
 	l.ep.handles.doubts()
 }
 
-// Completed is [verbs.Engine]'s: it hands packets to the engine.
+// Completed implements [verbs.Engine]: it hands packets to the engine.
 func (l *links) Completed(tag uint64, wc *verbs.WC) {
 	ep := l.ep
 	ep.mu.Lock()

@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Datagrams over IPv6 that anybody may send into each receive of an endpoint do not make it
+// Datagrams over IPv6 that any host may send into each receive of an endpoint do not make it
 // deaf to its peers over IPv4.
 func TestPoisonedReceives(t *testing.T) {
 	v2 := verbs.GIDRoCEv2

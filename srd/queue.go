@@ -26,7 +26,7 @@ func (ep *Endpoint) Context(to Addr, s Service) *Context { return &Context{ep: e
 func (c *Context) Addr() Addr       { return c.to }
 func (c *Context) Service() Service { return c.service }
 
-// Send is [Endpoint.Send] to the context's peer, by its service.
+// Send sends to the context's peer by its service, as [Endpoint.Send] does.
 func (c *Context) Send(ctx context.Context, data ...[]byte) error {
 	return c.ep.send(ctx, c.to, c.service, data)
 }
@@ -34,7 +34,7 @@ func (c *Context) Send(ctx context.Context, data ...[]byte) error {
 // QueueConfig configures a send queue. The zero value is fine.
 type QueueConfig struct {
 	Service Service // of messages that name no context
-	Depth   int     // messages whose completions Wait has not taken; 0 means 1024
+	Depth   int     // messages with completions that Wait has not taken; 0 means 1024
 }
 
 // SendQueue takes messages, and completes them in any order. A message that names no
@@ -70,7 +70,7 @@ type Completion struct {
 
 // request is a message under way.
 type request struct {
-	q      *SendQueue // nil: nobody waits any more
+	q      *SendQueue // nil: the message was given up
 	id     uint64
 	data   [][]byte
 	handle engine.Handle
@@ -78,7 +78,7 @@ type request struct {
 	waited bool
 	status Status
 
-	stranger bool // the peer had never answered
+	stranger bool // the peer had never responded
 	packets  []Status
 	each     bool
 	next     uint32
@@ -86,7 +86,7 @@ type request struct {
 
 const none = ^uint32(0)
 
-// NewQueue makes a send queue.
+// NewQueue creates a send queue.
 func (ep *Endpoint) NewQueue(cfg QueueConfig) (*SendQueue, error) {
 	if cfg.Service > Reporting || cfg.Depth < 0 {
 		return nil, fmt.Errorf("srd: make queue: %w: service %d, depth %d", verbs.ErrAttributes, cfg.Service, cfg.Depth)
@@ -253,8 +253,8 @@ func (ep *Endpoint) send(ctx context.Context, to Addr, s Service, data [][]byte)
 	return err
 }
 
-// why returns the error of a message of n bytes that has a status, with what is known of its
-// cause. It is called with the lock held.
+// why returns the error of a message of n bytes that has a status, with the cause if it is
+// known. ep.mu must be held.
 func (ep *Endpoint) why(r *request, to verbs.GID, n int) error {
 	err := r.status.Err()
 	cause := ep.handles.failed[to]
@@ -269,8 +269,8 @@ func (ep *Endpoint) why(r *request, to verbs.GID, n int) error {
 	return err
 }
 
-// giveUp leaves a message whose status nobody waits for to the engine. Its bytes are the
-// program's: a message that is cancelled has none; one that cannot be has a copy.
+// giveUp cancels a message; its status is not reported. Its bytes go back to the program: the
+// engine needs those of a cancelled message no more, and sends a copy if it cannot cancel it.
 func (ep *Endpoint) giveUp(r *request) {
 	r.waited, r.q = false, nil
 	ep.e.Advance(ep.now())
@@ -283,7 +283,7 @@ func (ep *Endpoint) giveUp(r *request) {
 	ep.pump()
 }
 
-// settled is called by the engine.
+// settled reports the result of a message. The engine calls it, with ep.mu held.
 func (ep *Endpoint) settled(res *engine.Result) {
 	i := uint32(res.Tag)
 	r := ep.requests[i]

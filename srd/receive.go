@@ -57,7 +57,7 @@ func (ep *Endpoint) Release(ms ...Message) {
 	}
 }
 
-// callBack hands messages to the callback.
+// callBack hands the messages that arrived to the callback.
 func (ep *Endpoint) callBack() {
 	for {
 		ep.mu.Lock()
@@ -83,7 +83,7 @@ func (ep *Endpoint) callOnce(m Message) {
 	ep.cfg.OnMessage(&own)
 }
 
-// host is what the engine calls, with the lock held.
+// host has the methods that the machine calls, with ep.mu held.
 type host Endpoint
 
 func (h *host) Room(size int) []byte { return h.pool.get(size) }

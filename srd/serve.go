@@ -9,13 +9,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Who polls. A program's goroutine that waits polls for all, and does what is due: that
-// takes no second goroutine, and no event. Between two waits of the program nobody polls,
-// for as long as a response may wait for company; then the endpoint's own goroutine
-// begins to, and stands aside when the program waits again. With a callback it always
-// polls.
+// A goroutine of the program that waits polls for all, and does what is due: that takes no
+// second goroutine, and no event. Between two waits of the program there is no polling for
+// the time that a response may be delayed; then the endpoint's own goroutine polls until the
+// program waits again. With a callback it always polls.
 
-// serve does what is due when nobody who waits does.
+// serve does what is due while no goroutine of the program waits.
 func (ep *Endpoint) serve(ctx context.Context) {
 	defer ep.served.Done()
 	ended := false
@@ -60,11 +59,10 @@ func (ep *Endpoint) serveAll(ctx context.Context) {
 	}
 }
 
-// What could not be repaired is tried again after mendPause, and twice as long each time, up to
-// 256 times it.
+// mendPause is the pause after a failed repair. It doubles each time, up to 256 times mendPause.
 const mendPause = 20 * time.Millisecond
 
-// mend has the driver repair what the device gave up.
+// mend has the driver repair the queue pairs that failed.
 func (ep *Endpoint) mend() {
 	ep.mendAt = 0
 	if ep.driver.mend() {
@@ -75,11 +73,11 @@ func (ep *Endpoint) mend() {
 	ep.unmended = min(ep.unmended+1, 8)
 }
 
-// attended tells whether the program polls, or did a moment ago.
+// attended reports whether the program polls, or did within the last ep.grace.
 func (ep *Endpoint) attended() bool { return len(ep.waiting) > 0 || ep.now() < ep.left+ep.grace }
 
-// fullPause is how often timers are looked at while packets wait for others to complete,
-// which goes on by itself.
+// fullPause is the interval of looking at timers while packets wait for others to complete:
+// completions wake a goroutine by themselves.
 const fullPause = time.Millisecond
 
 // setAlarm has due called when the engine has something to do, or serve to poll.
@@ -92,8 +90,8 @@ func (ep *Endpoint) setAlarm(now time.Duration) {
 	if wait < alarm.Never/2 {
 		at = now + wait
 	}
-	// Once that is over, serve was nudged. An alarm that rang on until serve polls would keep it
-	// from a processor for milliseconds: who is woken by a timer runs first.
+	// After grace, serve was nudged. An alarm that fired until serve polls would keep it from a
+	// processor for milliseconds: goroutines that timers wake run first.
 	if end := ep.left + ep.grace; !ep.serving && len(ep.waiting) == 0 && now < end {
 		at = min(at, end)
 	}
@@ -105,7 +103,7 @@ func (ep *Endpoint) setAlarm(now time.Duration) {
 	}
 }
 
-// enter and leave are called, with the lock held, by whoever waits.
+// enter and leave frame the wait of a goroutine. ep.mu must be held.
 func (ep *Endpoint) enter(w *verbs.Waiter) {
 	ep.waiting = append(ep.waiting, w)
 	if ep.serving && ep.cfg.OnMessage == nil {
@@ -120,20 +118,20 @@ func (ep *Endpoint) leave(w *verbs.Waiter) {
 	case len(ep.waiting) == 0 && !ep.serving:
 		ep.left = ep.clock
 		ep.alarm.Set(ep.left+ep.grace, ep.left)
-	case ep.stale: // who leaves may have been the one that was woken to do what is due
+	case ep.stale: // w may be the waiter that was woken to do what is due
 		ep.attend()
 	}
 }
 
-// stays is called at the end of a call that does not wait and began at a time: it is none for
-// which the program was away. A list of packets takes longer than grace on a slow host.
+// stays is called at the end of a call that does not wait and began at since. Its time does not
+// count as absence of the program: a list of packets takes longer than grace on a slow host.
 func (ep *Endpoint) stays(since time.Duration) {
 	if len(ep.waiting) == 0 && !ep.serving {
 		ep.left += ep.now() - since
 	}
 }
 
-// due is called by the alarm: who polls need not be woken for it.
+// due does what is due when the alarm fires; goroutines that poll need not be woken for it.
 func (ep *Endpoint) due() {
 	ep.mu.Lock()
 	again := ep.mendAt > 0 && ep.now() >= ep.mendAt
@@ -147,7 +145,7 @@ func (ep *Endpoint) due() {
 	ep.mu.Unlock()
 }
 
-// nudge has serve look at everything. It is called with the lock held.
+// nudge wakes serve. ep.mu must be held.
 func (ep *Endpoint) nudge() {
 	if ep.serving {
 		ep.wake(&ep.service)
@@ -159,8 +157,8 @@ func (ep *Endpoint) nudge() {
 	}
 }
 
-// attend has somebody do what is due: a program's goroutine that polls, before all. It is
-// called with the lock held.
+// attend wakes a goroutine that does what is due: one of the program that polls if there is
+// one, else serve. ep.mu must be held.
 func (ep *Endpoint) attend() {
 	if n := len(ep.waiting); n > 0 {
 		ep.wake(ep.waiting[n-1])

@@ -194,7 +194,7 @@ func TestSimulatedRestart(t *testing.T) {
 	require.Equal(t, map[uint64]int{1: 1}, stop())
 }
 
-// A receiver whose program stands still has no buffers after a while: senders are told,
+// A receiver with a program that stands still has no buffers after a while: senders are told,
 // and do not try for ever. When it goes on, so do they.
 func TestSimulatedStandstill(t *testing.T) {
 	if !onEFA {

@@ -13,15 +13,15 @@ type sleepers struct {
 	spare   []*verbs.Waiter
 }
 
-// wake is called with the lock held, also by whoever polls.
+// wake wakes all of them. The endpoint's lock must be held.
 func (s *sleepers) wake(ep *Endpoint) {
 	for _, w := range s.waiting {
 		ep.wake(w)
 	}
 }
 
-// await waits until there is what ready looks for. It is called with the lock held, and
-// returns so. Whoever waits polls, and does what is due, for all.
+// await waits until ready returns true, and meanwhile polls and does what is due for all.
+// ep.mu must be held, and is held again when await returns.
 func (ep *Endpoint) await(ctx context.Context, s *sleepers, ready func() bool) error {
 	w := s.join()
 	ep.enter(w)
@@ -51,13 +51,13 @@ func (ep *Endpoint) awaitBy(ctx context.Context, w *verbs.Waiter, ready func() b
 		err := ep.d.Wait(ctx, w)
 		ep.mu.Lock()
 		if err != nil && !ready() {
-			ep.pump() // a packet may rely on it
+			ep.pump() // a packet may depend on it
 			if oerr := ep.open(); oerr != nil {
 				return oerr
 			}
 			return err
 		}
-		// What can wait goes with what the program does next.
+		// What can wait is sent with what the program does next.
 		if ep.stale && (!ready() || ep.driver.urgent() || ep.e.Wait() == 0) {
 			ep.pump()
 		}
@@ -80,7 +80,7 @@ func (s *sleepers) part(w *verbs.Waiter) {
 	s.spare = append(s.spare, w)
 }
 
-// without takes a waiter out of a list, whose order does not matter.
+// without takes a waiter out of a list, and does not keep its order.
 func without(list []*verbs.Waiter, w *verbs.Waiter) []*verbs.Waiter {
 	for i, v := range list {
 		if v == w {
@@ -92,7 +92,7 @@ func without(list []*verbs.Waiter, w *verbs.Waiter) []*verbs.Waiter {
 	return list
 }
 
-// ring is a queue that grows, and allocates nothing after that.
+// ring is a queue that allocates only when it grows.
 type ring[T any] struct {
 	items    []T
 	first, n int

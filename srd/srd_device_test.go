@@ -55,7 +55,7 @@ func pair(t testing.TB, cfg srd.Config) (a, b *srd.Endpoint) {
 	return open(t, es[0], cfg), open(t, es[1], cfg)
 }
 
-// unheard answers an address from which an endpoint hears nothing for long.
+// unheard returns an address from which an endpoint hears nothing for long.
 var unheard = func(_ testing.TB, _, b *srd.Endpoint) srd.Addr {
 	nobody := b.Addr()
 	nobody.QPN += 1000
@@ -284,7 +284,7 @@ func TestPeerGone(t *testing.T) {
 	require.ErrorIs(t, a.Send(ctxOf(t), b.Addr(), []byte("anybody?")), srd.ErrUnresponsive)
 	c := open(t, es[1], srd.Config{})
 	require.NoError(t, a.Send(ctxOf(t), c.Addr(), []byte("hello")))
-	if onEFA { // it says at once that nobody is there
+	if onEFA { // it says at once that there is no queue pair
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctxOf(t), 50*time.Millisecond)
@@ -445,7 +445,7 @@ func TestQueues(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrAttributes)
 }
 
-// An endpoint tells of its peers and paths at a unix socket, while it is open.
+// An endpoint reports its peers and paths at a unix socket, while it is open.
 func TestMonitor(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "srd.sock")
 	es := ends(t)
@@ -467,7 +467,7 @@ func TestMonitor(t *testing.T) {
 	require.Error(t, err)
 }
 
-// Everything that answers an error says ErrClosed after Close, which may be called twice;
+// Everything that returns an error returns ErrClosed after Close, which may be called twice;
 // calls that wait end.
 func TestClosed(t *testing.T) {
 	a, b := pair(t, srd.Config{})

@@ -7,7 +7,7 @@ import (
 )
 
 // Stats are the counters of an endpoint. On EFA, Timeouts are packets that the device gave
-// up, and Probes are greetings that ask a silent peer whether it lives.
+// up, and Probes are greetings that check whether a silent peer still runs.
 type Stats struct {
 	Sent, Received      uint64 // packets
 	Retransmitted       uint64
@@ -19,9 +19,9 @@ type Stats struct {
 	Retired, Revived    uint64 // paths
 	Broken              uint64 // queue pairs that the device gave up, with what was in them
 
-	// What strangers or former peers sent: malformed packets, wrong tokens, sources, cookies
-	// and keys, old epochs, what no peer would say; then the answers to them, and those
-	// left unanswered since there were too many.
+	// Packets of strangers or former peers: malformed ones, with wrong tokens, sources, cookies
+	// or keys, of old epochs, or with contents that no peer sends; then the replies to them,
+	// and the replies not sent since there were too many.
 	Malformed, WrongToken, WrongSource, WrongCookie, WrongKey uint64
 	OldEpoch, Bogus                                           uint64
 	Resets, Challenges, Unanswered                            uint64
@@ -38,7 +38,7 @@ func (ep *Endpoint) Stats() Stats {
 type PeerStats struct {
 	Addr        Addr `json:"-"`
 	Established bool
-	UnderWay    int // packets sent and not answered
+	UnderWay    int // packets sent and not acknowledged
 	Window      int // how many the network allows; 0 while the peer is idle
 	Grant       int // how many the peer allows
 	Paths       []PathStats
@@ -53,7 +53,7 @@ type PathStats struct {
 	Suspect, Retired bool // out of use, and probed: for now, or until enough probes come back
 }
 
-// Peers returns what is known of all peers. It allocates.
+// Peers returns the statistics of all peers. It allocates.
 func (ep *Endpoint) Peers() []PeerStats {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Service is how a transport context sends its messages.
+// Service is the way in which a transport context sends its messages.
 type Service uint8
 
 const (
@@ -65,10 +65,10 @@ var (
 	ErrPeers = errors.New("too many peers")
 )
 
-// errNoAnswer says what an ErrUnresponsive of a peer that has never answered may come from.
+// errNoAnswer is ErrUnresponsive with the likely causes, for a peer that has never responded.
 var errNoAnswer = fmt.Errorf("%w; it has never answered: are its address and QKey right, and does it have the same Key?", ErrUnresponsive)
 
-// Err returns nil for a message that was delivered.
+// Err returns the error of the status, nil for Delivered.
 func (s Status) Err() error {
 	switch s {
 	case Refused:

@@ -16,7 +16,7 @@ import (
 )
 
 // A program that receives now and then, by several goroutines and in vain, and then makes
-// no call: its endpoint answers all the same, whoever polled last and however that ended.
+// no call: its endpoint responds all the same, whichever goroutine polled last and however.
 func TestIdleProgramIsAnsweredFor(t *testing.T) {
 	a, b := pair(t, srd.Config{PeerTimeout: 2 * time.Second})
 	rounds := 1500
@@ -83,10 +83,10 @@ func TestIdleProgramIsSentFor(t *testing.T) {
 	}
 }
 
-// Whoever was woken and goes does not keep what comes after that from being done: a message
+// A goroutine that was woken and leaves does not hold up what becomes due after that: a message
 // of many packets, and the responses to it, go on while others send and receive beside it.
 func TestWokenForSomethingElse(t *testing.T) {
-	const ackDelay = 2 * time.Second // what nobody is woken for waits as long
+	const ackDelay = 2 * time.Second // what wakes no goroutine waits as long
 	a, b := pair(t, srd.Config{Paths: 1, Receives: 32, PeerTimeout: testTimeout}.WithTimes(ackDelay, 3*time.Second))
 	ctx, stop := context.WithCancel(ctxOf(t))
 	var draining sync.WaitGroup

@@ -10,8 +10,8 @@ import (
 
 // An endpoint outlives changes of its host. When an address goes and comes again, its GID
 // has another place in the table of the port. When a link goes down and up, or a port gets
-// another MAC, address handles lead nowhere. The device tells of changes at this end; a
-// handle that fails, and a peer that is silent, are signs of those at either end.
+// another MAC, address handles lead nowhere. The device reports changes at this end; a
+// handle that fails, and a peer that is silent, are signs of changes at either end.
 
 // doubts has the GID looked up soon.
 func (h *addressHandles) doubts() {

@@ -17,7 +17,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// An endpoint whose GID is at another place of the table than it was finds it again, whether
+// An endpoint finds its GID again when it has moved to another place of the table, whether
 // there is nothing at the old place or another GID. It takes no new endpoint.
 func TestGIDHasMoved(t *testing.T) {
 	if len(simulated) == 0 || onEFA {

@@ -1,11 +1,11 @@
 // Command ask asks a service questions by reliable datagrams, in any order and without a
-// connection: the server keeps nothing of its clients but what the transport does.
+// connection: the server keeps no state of its clients beyond the transport's.
 //
 //	ask serve               # on the server
-//	ask 10.77.0.2 1000      # on clients: so many questions, 32 at a time
+//	ask 10.77.0.2 1000      # on clients: 1000 questions, 32 at a time
 //
-// A client learns the server's address, 26 bytes, by TCP. Both use the device of the
-// address that this connection has on them.
+// A client gets the server's address, 26 bytes, by TCP. Both use the device of their
+// own address of this connection.
 package main
 
 import (
@@ -53,8 +53,8 @@ func main() {
 	}
 }
 
-// open makes an endpoint on the device of a connection's own address, and something that
-// closes all of it.
+// open opens an endpoint on the device of a connection's own address, and returns it and a
+// function that closes everything.
 func open(ctx context.Context, own net.Addr, cfg srd.Config) (*srd.Endpoint, func() error, error) {
 	at, err := netip.ParseAddrPort(own.String())
 	if err != nil {
@@ -80,8 +80,8 @@ func open(ctx context.Context, own net.Addr, cfg srd.Config) (*srd.Endpoint, fun
 	return ep, func() error { return errors.Join(ep.Close(), pd.Close(), dev.Close()) }, nil
 }
 
-// serve answers questions until ctx ends. It opens an endpoint for each of its own
-// addresses by which somebody asks.
+// serve replies to questions until ctx ends. It opens an endpoint for each of its own
+// addresses to which a client connects.
 func serve(ctx context.Context, host string) error {
 	l, err := net.Listen("tcp", net.JoinHostPort(host, port))
 	if err != nil {
@@ -123,14 +123,14 @@ func serve(ctx context.Context, host string) error {
 	}
 }
 
-// answer answers each question by its square.
+// answer replies to each question with its square.
 func answer(ctx context.Context, ep *srd.Endpoint) {
 	q, err := ep.NewQueue(srd.QueueConfig{})
 	if err != nil {
 		log.Print(err)
 		return
 	}
-	go func() { // of answers that are not delivered the client has the error
+	go func() { // the client gets the error of a reply that is not delivered
 		var cs [depth]srd.Completion
 		for {
 			if _, err := q.Wait(ctx, cs[:]); err != nil {
@@ -158,7 +158,7 @@ func answer(ctx context.Context, ep *srd.Endpoint) {
 	}
 }
 
-// ask asks so many questions, and answers how long the slowest took.
+// ask asks n questions, and returns how long the slowest took.
 func ask(ctx context.Context, from *net.Dialer, host string, n int) (slowest time.Duration, err error) {
 	conn, err := from.DialContext(ctx, "tcp", net.JoinHostPort(host, port))
 	if err != nil {
@@ -219,7 +219,8 @@ func ask(ctx context.Context, from *net.Dialer, host string, n int) (slowest tim
 	return slowest, nil
 }
 
-// reap takes so many completions: a question that was answered was delivered.
+// reap takes n completions. It is called after as many replies came, so every question must have
+// been delivered.
 func reap(ctx context.Context, q *srd.SendQueue, n int) error {
 	var cs [depth]srd.Completion
 	for n > 0 {

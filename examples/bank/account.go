@@ -2,18 +2,18 @@ package main
 
 import "encoding/binary"
 
-// account is the record of one slot: a balance, and what a transfer that has
-// begun is going to make of it.
+// account is the record of one slot: a balance, and the transfer that has begun to change it,
+// if any.
 //
 // A client that dies between the WRITEs of two slots leaves one of them changed.
-// So a transfer writes four times, and whoever finds it half done ends it:
+// So a transfer writes four times, and a client that finds it half done ends it:
 //
 //	source: its transfer                     before this: nothing happened
 //	destination: its transfer                from here on it counts
 //	source: new balance, transfer cleared
 //	destination: new balance, transfer cleared
 //
-// Nobody changes an account that has a transfer, but to end that.
+// No client changes an account that has a transfer, but to end that.
 type account struct {
 	balance int64
 	open    transfer
@@ -37,7 +37,7 @@ func (a account) encode() []byte {
 	return le.AppendUint64(b, uint64(a.open.amount))
 }
 
-// decode answers an empty account for a record that was never written.
+// decode decodes an account. A record that was never written is an empty account.
 func decode(b []byte) account {
 	if len(b) != accountSize {
 		return account{}
@@ -55,13 +55,13 @@ type write struct {
 	to   account
 }
 
-// steps are the WRITEs of a whole transfer.
+// steps returns the WRITEs of a whole transfer.
 func (t transfer) steps(source, destination account) []write {
 	source.open, destination.open = t, t
 	return append([]write{{int(t.from), source}, {int(t.to), destination}}, t.finish(source, destination)...)
 }
 
-// finish are the WRITEs that end a transfer which was found in one of its
+// finish returns the WRITEs that end a transfer that was found in one of its
 // accounts or in both.
 func (t transfer) finish(source, destination account) []write {
 	var w []write

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whoever finds a transfer that was left after any of its WRITEs ends it, as if
-// it had been made or had never begun; and so does one who is left in that.
+// A client that finds a transfer left after any of its WRITEs ends it, as if
+// it had been made or had never begun; and so does a client after one that was cut in that.
 func TestTransferIsEndedWhereverItWasLeft(t *testing.T) {
 	tr := transfer{id: 9, from: 0, to: 1, amount: 30}
 	start := [2]account{{balance: 100}, {balance: 5}}

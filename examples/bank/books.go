@@ -20,7 +20,7 @@ func (d *day) locked(ctx context.Context, c *lockoffload.Client, slots []int, f 
 		if err != nil || other == nil {
 			return err
 		}
-		// A transfer that somebody left behind, with an account beyond ours.
+		// A transfer that another client left behind, with an account beyond ours.
 		pair := []int{int(other.from), int(other.to)}
 		if _, err := d.try(ctx, c, pair, func(*books) error { return nil }); err != nil {
 			return err
@@ -28,7 +28,8 @@ func (d *day) locked(ctx context.Context, c *lockoffload.Client, slots []int, f 
 	}
 }
 
-// try answers a transfer that must be ended first and cannot be from here.
+// try locks the accounts, ends their open transfers and calls f. If a transfer concerns an
+// account that is not locked, it returns that transfer instead: it must be ended first.
 func (d *day) try(ctx context.Context, c *lockoffload.Client, slots []int, f func(*books) error) (other *transfer, err error) {
 	held, err := c.LockAll(ctx, slots...)
 	if err != nil {
@@ -61,7 +62,7 @@ func (d *day) try(ctx context.Context, c *lockoffload.Client, slots []int, f fun
 	return nil, f(b)
 }
 
-// carryOut writes one account after the other.
+// carryOut writes the accounts, one after the other.
 func (b *books) carryOut(ctx context.Context, writes []write) error {
 	for _, w := range writes {
 		h := b.held[w.slot]

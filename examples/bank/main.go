@@ -80,12 +80,12 @@ func run(ctx context.Context, args []string) error {
 	return err
 }
 
-// day is what happened while the bank was open.
+// day has the counters of what happened while the bank was open.
 type day struct {
 	transfers, finished, cut, broken, audits atomic.Int64
 }
 
-// open lets n tellers work for some time.
+// open lets n tellers work for the given length of time.
 func open(ctx context.Context, out io.Writer, dial func() (*lockoffload.Client, error), n int, length time.Duration) (*day, error) {
 	d := &day{}
 	auditor, err := dial()
@@ -145,7 +145,7 @@ func deposit(ctx context.Context, c *lockoffload.Client, slot int) error {
 }
 
 // tell makes transfers until work ends. Now and then its own connection is cut,
-// wherever it is; it comes back as somebody else.
+// at any point; it comes back as another client.
 func (d *day) tell(work, ctx context.Context, c *lockoffload.Client) error {
 	for work.Err() == nil {
 		if rand.N(10) == 0 {
@@ -159,7 +159,7 @@ func (d *day) tell(work, ctx context.Context, c *lockoffload.Client) error {
 		case err == nil:
 			d.transfers.Add(1)
 		case lockoffload.Broken(err):
-			// Whoever locks the accounts next ends what was begun.
+			// The next client that locks the accounts ends the transfer.
 			d.broken.Add(1)
 			if err := c.Redial(ctx); err != nil {
 				return err

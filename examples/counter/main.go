@@ -33,7 +33,7 @@ const (
 )
 
 // One slot: a record that is counted under the lock, and beside it a counter
-// without a lock, which is swapped. One place more is for who counts at the end.
+// without a lock, which is swapped. One more client reads the total at the end.
 var layout = lockoffload.Layout{Slots: 1, Size: 8, Clients: most + 1, Swap: 2 * (most + 1)}
 
 // key keeps strangers away. A program that matters has one that is not in its source.
@@ -78,7 +78,7 @@ func run(ctx context.Context, args []string) error {
 	return count(ctx, os.Stdout, dial, n, each)
 }
 
-// way is one way to count up by one; it answers how it was done.
+// way is one way to count up by one; up returns how it was done.
 type way struct {
 	name string
 	up   func(ctx context.Context, c *lockoffload.Client) (lockoffload.Result, error)
@@ -128,7 +128,7 @@ func inTurn(ctx context.Context, c *lockoffload.Client) (lockoffload.Result, err
 	return res, err
 }
 
-// chain reads, and writes if nobody else did meanwhile.
+// chain reads, and writes if no other client did meanwhile.
 func chain(ctx context.Context, c *lockoffload.Client) (lockoffload.Result, error) {
 	for {
 		old, res, err := c.Read(ctx, 0, make([]byte, layout.Size))
@@ -191,7 +191,7 @@ func count(ctx context.Context, out io.Writer, dial func(noAgent bool) (*lockoff
 				began := time.Now()
 				res, err := ways[w].up(ctx, c)
 				if lockoffload.Broken(err) {
-					// Whether it was counted nobody can say: it is not tried again.
+					// It is unknown whether it was counted: it is not tried again.
 					if err := c.Redial(ctx); err != nil {
 						errs[i] = fmt.Errorf("client %d: %w", i, err)
 						return
@@ -242,7 +242,7 @@ func count(ctx context.Context, out io.Writer, dial func(noAgent bool) (*lockoff
 	return nil
 }
 
-// total is what was counted with the lock and without.
+// total returns the sum of the counts with the lock and without.
 func total(ctx context.Context, dial func(noAgent bool) (*lockoffload.Client, error)) (uint64, error) {
 	c, err := dial(true)
 	if err != nil {

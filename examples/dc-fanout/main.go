@@ -70,16 +70,15 @@ func open(size int) (*verbs.PD, *verbs.MR, error) {
 	return pd, mr, err
 }
 
-// record is what a client is told of a target: its address, and where its
-// greeting lies.
+// record encodes a target for a client: its address, and the place of its greeting.
 func record(t *dc.Target, at verbs.Remote) ([]byte, error) {
 	b, err := t.Address().MarshalBinary()
 	b = binary.BigEndian.AppendUint64(b, at.Addr)
 	return binary.BigEndian.AppendUint32(b, at.RKey), err
 }
 
-// serve makes targets with two responder contexts each, and tells a client about
-// them. When that has gone it ends.
+// serve makes n targets with two responder contexts each, and sends them to a client. It
+// returns when the client has disconnected.
 func serve(n int) error {
 	pd, mr, err := open(n * greeting)
 	if err != nil {
@@ -186,7 +185,7 @@ func (f *fan) close() {
 	}
 }
 
-// ask makes the targets of a host known. The host may be about to start.
+// ask gets the targets of a host, which may be about to start.
 func (f *fan) ask(ctx context.Context, host string) error {
 	conn, err := net.Dial("tcp", net.JoinHostPort(host, port))
 	for try := 0; err != nil && try < 300; try++ {
@@ -220,8 +219,8 @@ func (f *fan) ask(ctx context.Context, host string) error {
 	return ctx.Err()
 }
 
-// read reads the greetings of up to most targets, in the order that next says
-// until that is negative, and answers how many.
+// read reads the greetings of up to most targets, in the order that next returns them,
+// until that is negative, and returns how many.
 func (f *fan) read(ctx context.Context, most int, next func(n int) int) (done int, err error) {
 	posted, end := 0, false
 	for !end || done < posted {
@@ -269,14 +268,14 @@ func (f *fan) read(ctx context.Context, most int, next func(n int) int) (done in
 	return done, nil
 }
 
-// post reads what is wanted for a slot of the memory.
+// post posts the READ that is wanted for a slot of the memory.
 func (f *fan) post(slot uint64) error {
 	t := &f.targets[f.wanted[slot]]
 	_, err := f.initiator.Post(t.peer, dc.Request{ID: slot, Op: dc.Read, Local: f.mr.SGE(int(slot)*greeting, greeting), Remote: t.at})
 	return err
 }
 
-// last is the greeting that came last.
+// last returns the greeting that came last.
 func (f *fan) last() string {
 	slot := int(f.free[len(f.free)-1])
 	b := f.mr.Bytes()[slot*greeting:][:greeting]

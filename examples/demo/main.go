@@ -94,7 +94,7 @@ func table(ctx context.Context, role, addr string) error {
 	}
 }
 
-// tries is how often both begin again: on a bad wire a connection can fail.
+// tries is how often both try: on a lossy wire a connection can fail.
 const tries = 10
 
 // meet is the demonstration over one connection.
@@ -195,7 +195,7 @@ func (p *peer) close() {
 	}
 }
 
-// serve answers the TCP half of the comparison; RDMA needs no service.
+// serve serves the TCP half of the comparison; RDMA needs no service.
 func (p *peer) serve() error {
 	buf := make([]byte, 64)
 	for {

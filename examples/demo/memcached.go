@@ -35,7 +35,7 @@ func (r *rival) close() (err error) {
 	return err
 }
 
-// set stores a record; no rival stores none.
+// set stores a record. It does nothing if r is nil.
 func (r *rival) set(_ context.Context, worker, i int) error {
 	if r == nil {
 		return nil
@@ -52,7 +52,7 @@ func (r *rival) set(_ context.Context, worker, i int) error {
 	return err
 }
 
-// do reads or updates a record, and tells whether it was there. One that was not is loaded.
+// do reads or updates a record, and reports whether it was there. If not, it is loaded.
 func (r *rival) do(ctx context.Context, worker, i int, update bool) (hit bool, err error) {
 	if update {
 		return false, r.set(ctx, worker, i)

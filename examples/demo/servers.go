@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	stagePort = "7473" // where the host of the servers is told what to do with them
+	stagePort = "7473" // where the host of the servers takes commands for them
 	memory    = 16 << 20
 	records   = 400
 	valueSize = 1 << 10
@@ -33,7 +33,7 @@ type stage struct {
 	memcached *exec.Cmd // nil: there is none here
 }
 
-// serveStage has the servers until the service on the other host needs them no more.
+// serveStage runs the servers until the service on the other host needs them no more.
 func serveStage(ctx context.Context) error {
 	l, err := net.Listen("tcp", ":"+stagePort)
 	if err != nil {
@@ -74,7 +74,7 @@ func serveStage(ctx context.Context) error {
 	return errors.Join(errors.New("the service has gone"), lines.Err())
 }
 
-// obey does what the service wants: that one of the caches is killed, or comes back.
+// obey carries out a command of the service: one of the caches is killed, or comes back.
 func (s *stage) obey(ctx context.Context, line string) error {
 	what, which, _ := strings.Cut(line, " ")
 	if what == "end" {
@@ -124,7 +124,7 @@ func (s *stage) close() {
 	}
 }
 
-// deviceAddress is an address of this host's that belongs to an RDMA device.
+// deviceAddress returns an address of this host that belongs to an RDMA device.
 func deviceAddress(ctx context.Context) (netip.Addr, error) {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
@@ -171,7 +171,7 @@ func kill(c *exec.Cmd) error {
 	return nil
 }
 
-// serveCache is one server of the cache.
+// serveCache runs one server of the cache.
 func serveCache(ctx context.Context, at string) error {
 	s, err := server.Listen(ctx, at, server.Config{Memory: memory, Lease: time.Second})
 	if err != nil {
@@ -186,7 +186,7 @@ type director struct {
 	lines *bufio.Scanner
 }
 
-// direct connects to the host of the servers, and answers where they are.
+// direct connects to the host of the servers, and returns their addresses.
 func direct(ctx context.Context, host string) (d *director, caches []string, memcached string, err error) {
 	conn, err := dialPort(ctx, host, stagePort)
 	if err != nil {

@@ -120,7 +120,7 @@ func (s *shop) set(ctx context.Context, _, i int) error {
 	return err
 }
 
-// do reads or updates a record, and tells whether it was in the cache.
+// do reads or updates a record, and reports whether it was in the cache.
 func (s *shop) do(ctx context.Context, worker, i int, update bool) (hit bool, err error) {
 	if update {
 		return false, s.set(ctx, worker, i)
@@ -137,7 +137,7 @@ func (s *shop) do(ctx context.Context, worker, i int, update bool) (hit bool, er
 	return hit, err
 }
 
-// tally is what goroutines have done in a turn.
+// tally counts what goroutines have done in a turn.
 type tally struct {
 	ops, reads, found int
 	took              time.Duration
@@ -154,7 +154,7 @@ func (t *tally) add(o *tally) {
 	t.times.Merge(o.times)
 }
 
-// crowd has all goroutines do what they do for a turn.
+// crowd has all workers call do for a turn.
 func crowd(ctx context.Context, do func(ctx context.Context, worker, record int, update bool) (bool, error)) (*tally, error) {
 	all := newTally()
 	var mu sync.Mutex

@@ -26,7 +26,7 @@ const (
 
 var messages = verbs.ReceiverConfig{Size: size}
 
-// at is where a key lives. Of two keys with one place the later one has it.
+// at returns the offset of a key's slot. Of two keys with one slot the later one has it.
 func at(key string) int { return int(crc32.ChecksumIEEE([]byte(key))%slots) * size }
 
 func encode(slot []byte, key, value string) error {
@@ -39,7 +39,7 @@ func encode(slot []byte, key, value string) error {
 	return nil
 }
 
-// decode tells whether the slot is whole: it may be READ while it is written.
+// decode decodes a slot, and reports whether it is whole: it may be READ while it is written.
 func decode(slot []byte) (key, value string, whole bool) {
 	k, v := int(slot[4]), int(slot[5])
 	if k == 0 || 6+k+v > size || binary.LittleEndian.Uint32(slot) != crc32.ChecksumIEEE(slot[4:size]) {
@@ -49,7 +49,7 @@ func decode(slot []byte) (key, value string, whole bool) {
 }
 
 type server struct {
-	mu    sync.Mutex // of who writes
+	mu    sync.Mutex // held to write
 	table [slots * size]byte
 }
 
@@ -75,8 +75,8 @@ func (s *server) serve(ctx context.Context, l *verbs.Link) error {
 	return err
 }
 
-// client is for one goroutine at a time. After an error of a context its slot may still be the
-// device's ([verbs.InFlightError]): close it.
+// client is for one goroutine at a time. After an error of a context the device may still have
+// its slot ([verbs.InFlightError]): close it.
 type client struct {
 	*verbs.Link
 	r    *verbs.Requester

@@ -19,7 +19,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Clients see each other's PUTs as soon as they are answered, and never half of
+// Clients see each other's PUTs as soon as the server has replied, and never half of
 // one, on a wire that loses and doubles packets too.
 func TestClients(t *testing.T) {
 	ends := lab.Require(t, 2)

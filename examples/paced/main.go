@@ -78,12 +78,12 @@ func serve(ctx context.Context) error {
 	return verbs.ServeLinks(ctx, l, cfg, wait, func(client net.Addr, err error) { log.Print(client, ": ", err) })
 }
 
-// result is what one way came to.
+// result is the result of the readers, paced or not.
 type result struct {
 	name     string
 	bytes    int64
 	span     time.Duration
-	lost     int             // readers whose connection broke: the link loses more than is sent again
+	lost     int             // readers with a connection that broke: the link loses more than is sent again
 	at, took []time.Duration // of the small READs
 }
 
@@ -179,7 +179,7 @@ func read(ctx context.Context, d *net.Dialer, server string, span time.Duration,
 	return r, errors.Join(failed...)
 }
 
-// on connects, and calls f with what READs the server's memory.
+// on connects, and calls f with a reader of the server's memory.
 func on(ctx context.Context, d *net.Dialer, server string, p *pacer.Pacer, f func(read reader, from verbs.Remote, mr *verbs.MR) error) (err error) {
 	link, err := verbs.DialLink(ctx, server, verbs.LinkConfig{Dialer: d})
 	if err != nil {

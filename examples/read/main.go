@@ -42,7 +42,7 @@ func run(ctx context.Context) error {
 	return err
 }
 
-// persist begins again when a connection failed while it was used.
+// persist calls f again when a connection failed while it was used.
 func persist(f func() error) error {
 	for try := 1; ; try++ {
 		err := f()

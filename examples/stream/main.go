@@ -5,8 +5,8 @@
 //	stream client 10.77.0.2:7472
 //
 // Addresses are IP addresses of RDMA interfaces; librdmacm finds the device. The
-// server goes on until it is interrupted. A client whose connection breaks makes
-// a new one and says again what was not answered.
+// server goes on until it is interrupted. A client reconnects when its connection breaks, and
+// sends the lines again that were not echoed.
 package main
 
 import (
@@ -62,8 +62,8 @@ func run(ctx context.Context, args []string) error {
 	return errors.Join(c.close(), cm.Close())
 }
 
-// serve answers everybody with what he says, until the context ends. Here is
-// nothing of RDMA: any net.Listener would do.
+// serve echoes what each client sends, until the context ends. It does not depend on
+// RDMA: any net.Listener would do.
 func serve(ctx context.Context, l net.Listener) error {
 	defer context.AfterFunc(ctx, func() { l.Close() })()
 	var clients sync.WaitGroup
@@ -96,15 +96,15 @@ type client struct {
 	dials   int
 }
 
-// ask says a line until it has been answered, or the context ends: on a wire that
-// loses packets for longer than the device tries again, connections break.
+// ask sends a line until it is echoed, or the context ends: on a wire that
+// loses packets for longer than the device retries, connections break.
 func (c *client) ask(ctx context.Context, line string) (string, error) {
 	for {
 		answer, err := c.tryToAsk(ctx, line)
 		if err == nil {
 			return answer, nil
 		}
-		c.close() // broken: what it says of that is nothing new
+		c.close() // broken: its error says nothing new
 		if ctx.Err() != nil {
 			return "", errors.Join(ctx.Err(), err)
 		}

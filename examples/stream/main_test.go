@@ -17,7 +17,7 @@ import (
 	"github.com/goverbs/goverbs/verbs/stream"
 )
 
-// Every line is answered whatever the wire does: the client reconnects where it
+// Every line is echoed whatever the wire does: the client reconnects where it
 // must.
 func TestStreamOnABadWire(t *testing.T) {
 	lab.RequireTopology(t, "wire")

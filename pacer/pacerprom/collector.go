@@ -22,7 +22,7 @@ type Collector struct {
 	p *pacer.Pacer
 }
 
-// New makes a collector.
+// New returns a collector.
 func New(p *pacer.Pacer) *Collector { return &Collector{p} }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -55,14 +55,14 @@ var (
 		classOutstanding, classQueued, classSolicited, classGranted, classPasses, classPromoted, classDelay}
 )
 
-// Describe is [prometheus.Collector]'s.
+// Describe implements [prometheus.Collector].
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range all {
 		ch <- d
 	}
 }
 
-// Collect is [prometheus.Collector]'s.
+// Collect implements [prometheus.Collector].
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	st := c.p.Stats()
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
@@ -97,7 +97,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// labels tell classes apart, which need no names, nor different ones.
+// labels returns unique labels for classes, which may have no names, or equal ones.
 func labels(classes []pacer.ClassStats) []string {
 	out := make([]string, 0, len(classes))
 	for i := range classes {
@@ -111,7 +111,7 @@ func labels(classes []pacer.ClassStats) []string {
 	return out
 }
 
-// delays are the waits of a class as a histogram.
+// delays returns the waits of a class as a histogram.
 func delays(k *pacer.ClassStats) prometheus.Metric {
 	buckets := make(map[float64]uint64)
 	total := uint64(0)

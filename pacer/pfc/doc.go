@@ -1,6 +1,6 @@
-// Package pfc tells a pacer what the counters of priority flow control (IEEE 802.1Qbb) say:
+// Package pfc controls a pacer by the counters of priority flow control (IEEE 802.1Qbb):
 // how often the link partner asked this host to pause, and how often this host asked the
-// partner. It is separate from package pacer because of what it imports.
+// partner. It is separate from package pacer because of its imports.
 //
 //	source, err := pfc.Netdev("enp1s0f0np0", 3) // the priority of RDMA traffic
 //	go pfc.Follow(ctx, p, source, pfc.Config{})

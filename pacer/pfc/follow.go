@@ -17,8 +17,8 @@ type Config struct {
 	Most time.Duration
 }
 
-// Follow has a pacer do what the counters say, until the context ends, whose error it
-// answers, or they can no longer be read. The pacer is not held when it returns, and a
+// Follow controls a pacer by the counters of source until ctx ends or they can no longer be
+// read, and returns the error of either. The pacer is not held when it returns, and a
 // source that has a Close is closed.
 func Follow(ctx context.Context, p *pacer.Pacer, source Source, c Config) error {
 	if closer, ok := source.(io.Closer); ok {
@@ -50,7 +50,7 @@ func Follow(ctx context.Context, p *pacer.Pacer, source Source, c Config) error 
 	}
 }
 
-// follower is what the counters have come to.
+// follower is the state that follows from the readings.
 type follower struct {
 	most  time.Duration
 	last  Counters
@@ -59,8 +59,8 @@ type follower struct {
 	since time.Duration // held
 }
 
-// step takes a reading. Counters that are less than they were began anew: the device was
-// reset.
+// step handles a reading, and reports whether this host asked for a pause since the last one.
+// Counters that are less than before began anew: the device was reset.
 func (f *follower) step(c Counters, now time.Duration) (flooded bool) {
 	last := f.last
 	f.last = c

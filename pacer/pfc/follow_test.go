@@ -89,7 +89,7 @@ func TestReadings(t *testing.T) {
 	}
 }
 
-// acquires tells whether anything is granted at the moment.
+// acquires reports whether anything is granted at the moment.
 func acquires(p *pacer.Pacer) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
 	defer cancel()

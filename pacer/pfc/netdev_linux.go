@@ -12,7 +12,7 @@ type netdev struct {
 	priority int
 }
 
-// Netdev reads what "ethtool -S" shows of a network interface.
+// Netdev returns the counters of a network interface that "ethtool -S" shows.
 func Netdev(name string, priority int) (Source, error) {
 	if err := check(priority); err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func Netdev(name string, priority int) (Source, error) {
 	return n, nil
 }
 
-// Close gives the socket back that the counters are asked through.
+// Close closes the socket through which the counters are read.
 func (n netdev) Close() error {
 	n.tool.Close()
 	return nil

@@ -16,7 +16,7 @@ type Counters struct {
 	Sent     uint64 // that this host asked for
 }
 
-// Source answers the counters of one link. Its errors are the operating system's, or
+// Source reads the counters of one link. Its errors are the operating system's, or
 // [ErrNone].
 type Source interface {
 	Read() (Counters, error)
@@ -41,7 +41,7 @@ func sent(priority int) []string {
 		"tx_pause_ctrl_phy", "tx_pause"}
 }
 
-// counters picks them by what value answers for a name.
+// counters reads the first counters that exist; value returns the one with a name.
 func counters(priority int, value func(name string) (v uint64, ok bool, err error)) (c Counters, err error) {
 	found := false
 	pick := func(names []string) uint64 {
@@ -69,7 +69,7 @@ type folder struct {
 	priority int
 }
 
-// Folder reads counters from files of their names, as sysfs has those of a port:
+// Folder returns a source that reads counters from files of their names, as sysfs has for a port:
 // /sys/class/infiniband/mlx5_0/ports/1/counters.
 func Folder(path string, priority int) (Source, error) {
 	if err := check(priority); err != nil {

@@ -71,7 +71,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Result is what came of a simulation.
+// Result is the result of a simulation.
 type Result struct {
 	Goodput            float64       // responses that were wanted, as a part of the requesters' links
 	P50, P99           time.Duration // of GETs, from when the program asks
@@ -152,7 +152,7 @@ type world struct {
 
 func (w *world) after(d time.Duration, e event) { w.Add(w.Now+d, e) }
 
-// Run simulates.
+// Run runs a simulation.
 func Run(cfg Config) (Result, error) {
 	w := &world{Config: cfg.withDefaults()}
 	w.rng = rand.New(rand.NewPCG(w.Seed, 11))
@@ -210,7 +210,7 @@ func (w *world) look(r *requester) {
 	r.began[q] = w.Now
 }
 
-// issue sends the requests that may go.
+// issue sends the requests of requester i that may go.
 func (w *world) issue(i int) {
 	r := &w.requesters[i]
 	for g, ok := r.s.Next(w.Now); ok; g, ok = r.s.Next(w.Now) {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// candidate is what a unit presents.
+// candidate is the request packet that a unit presents.
 type candidate struct {
 	flow, cmd int32
 	sub       int32 // to be issued again, or none
@@ -28,8 +28,8 @@ type Grant struct {
 	Again   bool // it failed before
 }
 
-// Next answers what goes next, if anything may. It is asked again until it has
-// nothing, and whenever something changed, or the time of [Shaper.Wake] has come.
+// Next returns the request packet that goes next, if any may. It must be called until it returns
+// false, and again whenever something changed, or the time of [Shaper.Wake] has come.
 func (s *Shaper) Next(now time.Duration) (Grant, bool) {
 	s.wake = 0
 	if s.paused || s.pending == 0 {
@@ -57,7 +57,7 @@ func (s *Shaper) Next(now time.Duration) (Grant, bool) {
 	}
 }
 
-// lines is how many rounds it takes until everybody in line has had a unit.
+// lines returns how many rounds it takes until each flow in line has had a unit.
 func (s *Shaper) lines() int {
 	n := 0
 	for _, l := range [...]*list{&s.urgent, &s.waiting} {
@@ -68,7 +68,8 @@ func (s *Shaper) lines() int {
 	return (n + len(s.units) - 1) / len(s.units)
 }
 
-// rotate gives the units of flows whose class is at its cap to those in line.
+// rotate gives the units of flows with a class at its cap to flows in line, and reports whether
+// there were any.
 func (s *Shaper) rotate() bool {
 	moved := false
 	for u, f := range s.units {
@@ -81,7 +82,8 @@ func (s *Shaper) rotate() bool {
 	return moved
 }
 
-// arbitrate looks at what each unit presents, and answers the unit that goes.
+// arbitrate has each unit present a request packet, and returns the unit that goes. If none may,
+// best is none and held the limit.
 func (s *Shaper) arbitrate(now time.Duration) (best int, held Reason) {
 	best = none
 	for m := s.busy; m != 0; m &= m - 1 {
@@ -114,24 +116,24 @@ func (s *Shaper) arbitrate(now time.Duration) (best int, held Reason) {
 	return best, None
 }
 
-// goes tells whether what a unit presents may go. Small requests need no deficit: they
-// have their reserve, and make debts.
+// goes reports whether the request packet that a unit presents may go. Small requests need no
+// deficit: they have their reserve, and make debts.
 func (s *Shaper) goes(u int) bool {
 	p := &s.present[u]
 	return p.cmd != none && p.reason == None &&
 		(s.cfg.Policy != Deficit || p.late || s.flows[p.flow].deficit >= p.wire || s.isSmall(&s.cmds[p.cmd]))
 }
 
-// claims tells whether a unit presents what takes part in rounds of the deficit policy:
-// what could go, and what waits for room that smaller ones would take.
+// claims reports whether a unit presents a request packet that takes part in rounds of the
+// deficit policy: one that could go, or waits for room that smaller ones would take.
 func (s *Shaper) claims(u int) bool {
 	p := &s.present[u]
 	return p.cmd != none && (p.reason == None || p.reason == Threshold || p.reason == Rate || p.reason == Outbound)
 }
 
 // topUp adds quanta to the flows of each class that take part, as many as let one of
-// them go. A round does not end while one that has enough is held: smaller ones would
-// have the next round too, and the room. PUTs need none of that: their rounds are others.
+// them go. A round does not end while a flow that has enough is held: flows with smaller
+// requests would have the next round too, and the room. PUTs have rounds of their own.
 func (s *Shaper) topUp() {
 	var rounds [2 * MaxClasses]int64 // and one
 	for m := s.busy; m != 0; m &= m - 1 {
@@ -166,8 +168,8 @@ func (s *Shaper) roundOf(p *candidate) int {
 
 func (s *Shaper) round(f *flow) int64 { return s.quantum * int64(f.Weight) }
 
-// passOver notes which units were passed over for another one. Of those that were too
-// often, the first in turn is waited for: by GETs, or by PUTs.
+// passOver counts the units that were passed over for another one. Of the flows that were too
+// often, GETs, or PUTs, wait for the first in turn.
 func (s *Shaper) passOver(best int) {
 	due, duePut := none, none
 	for m := s.busy; m != 0; m &= m - 1 {
@@ -202,7 +204,7 @@ func (s *Shaper) passOver(best int) {
 	}
 }
 
-// checkDue ends the wait for flows that could not use what they wait for.
+// checkDue ends the precedence of flows that could not use what they wait for.
 func (s *Shaper) checkDue() {
 	var p candidate
 	if s.due != none {
@@ -221,7 +223,7 @@ func (s *Shaper) checkDue() {
 	}
 }
 
-// before tells which of two units comes first.
+// before reports whether unit u comes before unit v.
 func (s *Shaper) before(u, v int) bool {
 	a, b := &s.present[u], &s.present[v]
 	ca, cb := &s.cmds[a.cmd], &s.cmds[b.cmd]
@@ -256,13 +258,13 @@ func (s *Shaper) before(u, v int) bool {
 	return s.turns[u] < s.turns[v]
 }
 
-// after is how far unit u is from another one, in the order of their numbers.
+// after returns how far unit u is from another one, in the order of their numbers.
 func (s *Shaper) after(u, from int) int {
 	n := len(s.units)
 	return (u - from%n + n) % n
 }
 
-// offer fills in what a flow could send next: what comes first if that may go, or a
+// offer fills in the request packet that a flow could send next: the first if it may go, or a
 // PUT that overtakes held GETs.
 func (s *Shaper) offer(p *candidate, f int32, now time.Duration) {
 	fl := &s.flows[f]
@@ -285,8 +287,8 @@ func (s *Shaper) offer(p *candidate, f int32, now time.Duration) {
 	p.late = k.Promote > 0 && now-c.since >= k.Promote || c.Deadline > 0 && now >= c.Deadline
 }
 
-// overtake offers a PUT in place of a GET that is held, if that one may go, or waits for
-// less.
+// overtake offers a PUT in place of a GET that is held, if the PUT may go, or if only the GET is
+// held by a limit of the flow itself.
 func (s *Shaper) overtake(get *candidate, f int32) {
 	var put candidate
 	if !s.nextPut(&put, f) {
@@ -297,8 +299,9 @@ func (s *Shaper) overtake(get *candidate, f int32) {
 	}
 }
 
-// nextGet is the sub-request of a GET, or an atomic, that a flow could send: one that
-// failed, or the next piece of the first one. It does not overtake PUTs.
+// nextGet fills in the sub-request of a GET, or the atomic, that a flow could send, and reports
+// whether there is one: a piece that failed, or the next piece of the first command. It does not
+// overtake PUTs.
 func (s *Shaper) nextGet(p *candidate, f int32) bool {
 	fl := &s.flows[f]
 	if i := fl.failed.head; i != none {
@@ -319,8 +322,8 @@ func (s *Shaper) nextGet(p *candidate, f int32) bool {
 	return true
 }
 
-// nextPut is the PUT that a flow could send. It overtakes GETs, unless one of them
-// or the PUT has a fence.
+// nextPut fills in the PUT that a flow could send, and reports whether there is one. It overtakes
+// GETs, unless one of them or the PUT has a fence.
 func (s *Shaper) nextPut(p *candidate, f int32) bool {
 	fl := &s.flows[f]
 	put := fl.puts.head

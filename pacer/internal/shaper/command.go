@@ -2,7 +2,7 @@ package shaper
 
 import "time"
 
-// Kind is what a command is, as far as its pace goes.
+// Kind is the kind of a command, as far as pacing distinguishes it.
 type Kind uint8
 
 const (
@@ -89,7 +89,7 @@ func (s *Shaper) drop(l *list, c int32) {
 }
 
 // Submit writes a command into the command queue. It never waits: [Shaper.Next]
-// says when the command may go.
+// returns the command when it may go.
 func (s *Shaper) Submit(f Flow, c Command, now time.Duration) (Request, error) {
 	at, err := s.command(f, &c, now)
 	if err == nil {
@@ -98,7 +98,7 @@ func (s *Shaper) Submit(f Flow, c Command, now time.Duration) (Request, error) {
 	return Request(at), err
 }
 
-// command finds a place for a command.
+// command allocates a place for a command.
 func (s *Shaper) command(f Flow, c *Command, now time.Duration) (int32, error) {
 	if !s.valid(f) || c.Length < 0 || c.Length > MaxLength || c.Class < 0 || c.Class >= len(s.classes) || c.Kind > Put {
 		return none, ErrConfig
@@ -164,7 +164,7 @@ func (s *Shaper) enqueue(c int32) {
 	s.ready(cmd.flow)
 }
 
-// issued takes a command out of its flow queue, all of it having been presented.
+// issued takes a command out of its flow queue, after all of it was presented.
 func (s *Shaper) issued(c int32) {
 	cmd := &s.cmds[c]
 	f := &s.flows[cmd.flow]
@@ -199,7 +199,7 @@ func (s *Shaper) unfence(f *flow, c int32) {
 	}
 }
 
-// settle ends a command that has nothing outstanding and nothing left to do.
+// settle finishes a command that has nothing outstanding and nothing left to do.
 func (s *Shaper) settle(c int32) {
 	cmd := &s.cmds[c]
 	if cmd.ended || !cmd.sliced || cmd.active > 0 || cmd.failed > 0 {
@@ -210,11 +210,11 @@ func (s *Shaper) settle(c int32) {
 	s.push(&s.finished, c)
 }
 
-// Ended tells whether Finished has anything to answer.
+// Ended reports whether Finished has a request to return.
 func (s *Shaper) Ended() bool { return s.finished.head != none }
 
-// Finished answers the requests that are over, one by one, and whether all of each
-// was executed. [Shaper.Free] is due for each.
+// Finished returns a request that is over, and whether all of it was executed; ok is false if
+// there is none. [Shaper.Free] must be called for each.
 func (s *Shaper) Finished() (r Request, tag uint64, complete, ok bool) {
 	c := s.pop(&s.finished)
 	if c == none {
@@ -230,8 +230,8 @@ func (s *Shaper) Free(r Request) {
 	s.push(&s.free, int32(r))
 }
 
-// Cancel withdraws what has not been granted of a request. What has is the device's:
-// the request finishes once that is over.
+// Cancel withdraws the part of a request that has not been granted. The device has the rest: the
+// request finishes once that is over.
 func (s *Shaper) Cancel(r Request) {
 	s.schedule()
 	cmd := &s.cmds[r]

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// Policy is how units are chosen within a class.
+// Policy is the way in which units are chosen within a class.
 type Policy uint8
 
 const (
-	// RoundRobin takes them in turn, a request packet each. That which went longest ago
-	// is the next, so that who is passed over does not lose its turn.
+	// RoundRobin takes them in turn, a request packet each. The one that went longest ago
+	// is the next, so that a unit that is passed over does not lose its turn.
 	RoundRobin Policy = iota
 	// Priority takes the flow of the highest priority.
 	Priority
-	// Deficit takes them in turn and lets each send as many bytes as its weight says,
+	// Deficit takes them in turn and lets each send bytes in proportion to its weight,
 	// whatever the length of its requests.
 	Deficit
 	policies
@@ -38,7 +38,7 @@ const (
 // Class is a traffic shaping class.
 type Class struct {
 	Name string
-	// Weight is its share of what classes of the same priority get; 0 means 1.
+	// Weight is its share among classes of the same priority; 0 means 1.
 	Weight int
 	// Priority: a higher one goes first.
 	Priority int
@@ -67,8 +67,8 @@ type Config struct {
 	Ord    int // request packets that a unit may have outstanding
 	Device int // GETs and atomics that the device may have outstanding; 0 means no limit
 	Policy Policy
-	// Overdue is after how long a response of which nothing came, nor anything else of
-	// its queue pair, does not count any more, and as long again for each 64 KiB that are
+	// Overdue is the time after which a response does not count any more, if nothing of it or
+	// of its queue pair came, and as long again for each 64 KiB that are
 	// outstanding; 0 means 200 ms, a negative one never.
 	Overdue time.Duration
 	// MaxPasses is how often a flow is passed over before others wait for it; 0 means 16.
@@ -83,8 +83,8 @@ type Config struct {
 // ErrConfig: a value that makes no sense.
 var ErrConfig = errors.New("invalid configuration")
 
-// WithDefaults is the configuration with its zero values replaced, or what is wrong
-// with it.
+// WithDefaults returns the configuration with its zero values replaced, or an error if it is
+// invalid.
 func (c Config) WithDefaults() (Config, error) {
 	for _, v := range []int64{c.Threshold, c.Reserve, int64(c.Small), c.Burst, c.OutBurst, int64(c.MTU), int64(c.Header), int64(c.Units),
 		int64(c.Ord), int64(c.Device), int64(c.MaxPasses), c.TuneMax} {
@@ -146,7 +146,7 @@ func (c Config) WithDefaults() (Config, error) {
 	return c, nil
 }
 
-// RspPktLen is the length on the wire of the response to a GET of n bytes.
+// RspPktLen returns the length on the wire of the response to a GET of n bytes.
 func (c *Config) RspPktLen(n int) int64 {
 	packets := max((n+c.MTU-1)/c.MTU, 1)
 	return int64(n) + int64(packets)*int64(c.Header)

@@ -2,8 +2,8 @@ package shaper
 
 import "time"
 
-// Sub is a request packet that was granted: its place, and which use of it. Credit
-// is counted by what is granted and returns once, whatever becomes of it.
+// Sub is a request packet that was granted: its place, and the generation of that. Credit is
+// counted by what is granted and returns once, however the packet ends.
 type Sub uint64
 
 // MaxSub is the largest of them: they fit into the number of a work request.
@@ -53,7 +53,7 @@ func (s *Shaper) dropSub(i int32) {
 	s.freeSub.head = i
 }
 
-// grant issues what a unit presents, and moves the unit on.
+// grant issues the request packet that a unit presents, and moves the unit on.
 func (s *Shaper) grant(u int, now time.Duration) Grant {
 	p := s.present[u]
 	g := Grant{Request: Request(p.cmd), Flow: Flow(p.flow), Again: p.sub != none}
@@ -73,7 +73,7 @@ func (s *Shaper) grant(u int, now time.Duration) Grant {
 	return g
 }
 
-// issue makes a request packet of what was presented, and debits all that it counts for.
+// issue makes a request packet of a candidate, and debits all limits that it counts for.
 func (s *Shaper) issue(p *candidate, now time.Duration) Sub {
 	c, f := &s.cmds[p.cmd], &s.flows[p.flow]
 	k := &s.classes[c.Class]
@@ -169,8 +169,8 @@ func (s *Shaper) back(i int32) {
 	s.gets--
 }
 
-// Completed takes the completion of a request packet that succeeded. A second one is
-// ignored, and answered with false. r is its request.
+// Completed handles the completion of a request packet that succeeded, and returns its request.
+// A second one is ignored, and ok is false.
 func (s *Shaper) Completed(id Sub, now time.Duration) (r Request, ok bool) {
 	i, ok := s.sub(id)
 	if !ok {
@@ -195,9 +195,10 @@ func (s *Shaper) Completed(id Sub, now time.Duration) (r Request, ok bool) {
 	return Request(at), true
 }
 
-// Failed takes one that ended in error, was flushed or could not be posted. A piece
-// of a GET that is to be issued again waits for its flow to be up: only that piece
-// goes again. Otherwise its request ends, and what was not granted of it never is.
+// Failed handles a request packet that ended in error, was flushed or could not be posted; it
+// returns false if id is not outstanding. If again is set, a piece of a GET waits for its flow
+// to be up, and only that piece goes again. Otherwise its request ends, and the part that was
+// not granted never is.
 func (s *Shaper) Failed(id Sub, again bool) bool {
 	i, ok := s.sub(id)
 	if !ok {
@@ -229,8 +230,8 @@ func (s *Shaper) Failed(id Sub, again bool) bool {
 	return true
 }
 
-// retry puts a piece into the retry buffer of its flow, which has them in the order of
-// their requests. Most fail in that order.
+// retry puts a piece into the retry buffer of its flow, which is in the order of the requests.
+// Most pieces fail in that order.
 func (s *Shaper) retry(f *flow, i int32) {
 	l := &f.failed
 	if l.head == none || s.earlier(i, l.head) {
@@ -252,7 +253,7 @@ func (s *Shaper) retry(f *flow, i int32) {
 	s.subs[at].next = i
 }
 
-// earlier tells whether a piece comes before another one of its flow.
+// earlier reports whether a piece comes before another one of its flow.
 func (s *Shaper) earlier(i, k int32) bool {
 	a, b := &s.subs[i], &s.subs[k]
 	if a.cmd != b.cmd {
@@ -261,8 +262,8 @@ func (s *Shaper) earlier(i, k int32) bool {
 	return a.offset < b.offset
 }
 
-// FailAll is Failed for everything outstanding of a flow, whose queue pair was reset
-// or closed: no completion of it will come.
+// FailAll calls Failed for everything outstanding of a flow. Its queue pair was reset or
+// closed, so that no completion will come.
 func (s *Shaper) FailAll(f Flow, again bool) {
 	for i := range s.subs {
 		if sb := &s.subs[i]; sb.under && s.cmds[sb.cmd].flow == int32(f) {
@@ -299,7 +300,7 @@ func (s *Shaper) forgetFailed(at int32) {
 	f.failed, c.failed = rest, 0
 }
 
-// RequestOf is the request that an outstanding request packet is of.
+// RequestOf returns the request of an outstanding request packet.
 func (s *Shaper) RequestOf(id Sub) (Request, bool) {
 	i, ok := s.sub(id)
 	if !ok {
@@ -308,5 +309,5 @@ func (s *Shaper) RequestOf(id Sub) (Request, bool) {
 	return Request(s.subs[i].cmd), true
 }
 
-// Held tells whether anything waits to be granted.
+// Held reports whether anything waits to be granted.
 func (s *Shaper) Held() bool { return s.pending > 0 }

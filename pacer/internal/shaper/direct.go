@@ -2,11 +2,10 @@ package shaper
 
 import "time"
 
-// Admit is Submit and, where nothing keeps the request from going at once and whole,
+// Admit is Submit and, if nothing keeps the request from going at once and whole,
 // Next: it saves the way through command queue, flow queue and slicing unit, which is
-// most of what an idle pacer costs. That a request may go is found out by the same
-// limits, and what it counts for is the same. granted is false for what waits as any
-// other does.
+// most of what an idle pacer costs. The same limits apply to the request, and it counts for the
+// same. If granted is false, it waits as after Submit.
 func (s *Shaper) Admit(f Flow, c Command, now time.Duration) (r Request, sub Sub, granted bool, err error) {
 	at, err := s.command(f, &c, now)
 	if err != nil {
@@ -23,8 +22,8 @@ func (s *Shaper) Admit(f Flow, c Command, now time.Duration) (r Request, sub Sub
 	return Request(at), sub, true, nil
 }
 
-// direct tells whether a command is the only one that is not granted and may go now, as a
-// whole, and what it presents then.
+// direct reports whether a command is the only one that is not granted and may go now, as a
+// whole, and fills in its candidate.
 func (s *Shaper) direct(p *candidate, at int32, now time.Duration) bool {
 	c := &s.cmds[at]
 	if s.pending > 1 || s.paused || s.flows[c.flow].down || s.cfg.Slice > 0 && !c.Whole && c.Kind != Put && c.Length > s.cfg.Slice {
@@ -35,7 +34,7 @@ func (s *Shaper) direct(p *candidate, at int32, now time.Duration) bool {
 	s.out.refill(now)
 	s.lapse(now)
 	s.endProbe(now)
-	s.due, s.duePut = none, none // nobody waits
+	s.due, s.duePut = none, none // no flow waits
 	p.flow, p.cmd, p.sub, p.length, p.wire = c.flow, at, none, c.Length, s.cfg.RspPktLen(c.Length)
 	p.late = c.Deadline > 0 && now >= c.Deadline
 	ok := s.limit(p) == None

@@ -151,7 +151,7 @@ func whole(f Flow, r Request, sub Sub, c Command) Grant {
 	return g
 }
 
-// Who was due and is cancelled is waited for no more.
+// A flow that was due and is cancelled is waited for no more.
 func TestAdmitAfterWhoWasDue(t *testing.T) {
 	s, err := New(Config{Outbound: 1, OutBurst: 10000, MaxPasses: 1})
 	require.NoError(t, err)

@@ -24,7 +24,7 @@ type flight struct {
 	at time.Duration
 }
 
-// between answers how many bytes each flow got between two moments, and the longest
+// between returns how many bytes each flow got between two moments, and the longest
 // time that a small READ took.
 func (c *crowd) between(from, until time.Duration) (got []float64, slowest time.Duration) {
 	var out []flight
@@ -148,8 +148,8 @@ func TestManyFlowsShareBytes(t *testing.T) {
 	}
 }
 
-// A small READ that takes a unit costs nobody a turn: who had the unit is the next to get
-// one, and it is not the one whose turn has come.
+// A small READ that takes a unit costs no flow a turn: it takes that of a flow that is not next in
+// turn, and the flow is the next to get one.
 func TestDisplacedFlowKeepsItsPlace(t *testing.T) {
 	b := newBench(t, Config{Slice: 4 * kib, Units: 2}, FlowConfig{}, FlowConfig{}, FlowConfig{}, FlowConfig{}, FlowConfig{})
 	for f := range 4 {

@@ -15,7 +15,7 @@ type FlowConfig struct {
 	Priority int    // of the priority policy
 	MaxReads int    // GETs and atomics that it may have outstanding (max_rd_atomic); 0 means any
 	Depth    int    // work requests that it may have outstanding; 0 means any
-	Patient  bool   // its credit is somebody's who gives it back: it is never overdue
+	Patient  bool   // the program gives its credit back: it is never overdue
 }
 
 // Flow is a flow queue.
@@ -80,7 +80,7 @@ func (s *Shaper) lookup(id uint64) (at int, found bool) {
 	return at, false
 }
 
-// FlowOf is the flow queue of a flow.
+// FlowOf returns the flow queue of a flow.
 func (s *Shaper) FlowOf(id uint64) (Flow, bool) {
 	at, ok := s.lookup(id)
 	if !ok {
@@ -148,7 +148,7 @@ func (s *Shaper) rehash() {
 
 func (s *Shaper) valid(f Flow) bool { return f >= 0 && int(f) < len(s.flows) && s.flows[f].used }
 
-// RemoveFlow forgets a flow that has nothing under way. It answers whether it could.
+// RemoveFlow forgets a flow that has nothing under way, and reports whether it did.
 func (s *Shaper) RemoveFlow(f Flow) bool {
 	if !s.valid(f) || s.flows[f].commands > 0 {
 		return false
@@ -160,7 +160,7 @@ func (s *Shaper) RemoveFlow(f Flow) bool {
 	return true
 }
 
-// Down holds a flow whose queue pair is in error. What was granted comes back by
+// Down holds a flow while its queue pair is in error. What was granted comes back by
 // [Shaper.Failed].
 func (s *Shaper) Down(f Flow) { s.flows[f].down = true }
 

@@ -2,11 +2,10 @@ package shaper
 
 import "time"
 
-// Requests that are late: their deadline has passed, or their class promotes what has
-// waited for so long. They go before all others, so their flows do not wait in line for a
-// unit.
+// A request is late when its deadline has passed, or when it has waited for the Promote time of
+// its class. Late requests go before all others, so their flows do not wait in line for a unit.
 
-// lateAt is when a command goes before all classes; never if it does not.
+// lateAt returns when a command goes before all classes, or never.
 func (s *Shaper) lateAt(c *command) time.Duration {
 	at := time.Duration(never)
 	if c.Deadline > 0 {
@@ -23,7 +22,7 @@ func (s *Shaper) late(f int32, now time.Duration) bool {
 	return c != none && now >= s.lateAt(&s.cmds[c])
 }
 
-// expect has [Shaper.hurry] look when the first command of a flow in line is late.
+// expect schedules [Shaper.hurry] for when the first command of a flow in line is late.
 func (s *Shaper) expect(f int32) {
 	if c := s.first(f); c != none {
 		s.hurryAt = min(s.hurryAt, s.lateAt(&s.cmds[c]))
@@ -56,7 +55,7 @@ func (s *Shaper) hurry(now time.Duration) {
 	}
 }
 
-// leastLate is the unit of the least urgent flow that is not late itself.
+// leastLate returns the unit of the least urgent flow that is not late itself, or none.
 func (s *Shaper) leastLate(now time.Duration) (unit int) {
 	unit, least := none, 0
 	for u, f := range s.units {

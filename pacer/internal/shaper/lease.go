@@ -4,12 +4,12 @@ package shaper
 type Holder struct {
 	Alive bool
 	Wants bool  // it has requests
-	Lease int64 // what of the threshold it may use, or still uses
+	Lease int64 // the part of the threshold that it may use, or still uses
 }
 
-// Share is the lease of one of those that share a threshold: an equal part for each
-// that has requests, as far as the others have given theirs back; not less than what
-// it has outstanding, which only responses end. A process that died has nothing.
+// Share returns the lease of process me in a shared threshold: an equal part for each process
+// that has requests, as far as the others have given theirs back; not less than its bytes
+// outstanding, which only responses reduce. A process that died has nothing.
 func Share(total int64, all []Holder, me int, wants bool, outstanding int64) int64 {
 	busy, others := int64(0), int64(0)
 	for i, h := range all {

@@ -30,12 +30,12 @@ func (r Reason) String() string {
 		"outbound budget", "arbitration"}[r]
 }
 
-// own tells whether only something of the flow's own ends it.
+// own reports whether the limit concerns only the flow, and ends only by an event of the flow.
 func (r Reason) own() bool { return r >= Down && r <= SendQueue }
 
 func (s *Shaper) ordLimit(f *flow) int { return min(f.MaxReads, s.cfg.Ord) }
 
-// limit is the first limit that holds a candidate.
+// limit returns the first limit that holds a candidate.
 func (s *Shaper) limit(p *candidate) Reason {
 	c := &s.cmds[p.cmd]
 	f := &s.flows[p.flow]
@@ -90,7 +90,7 @@ func (s *Shaper) exceeds(wire int64, small bool) Reason {
 	if !small {
 		bulk := outstanding - smallOut
 		if bulk > 0 && outstanding+wire > t-s.cfg.Reserve || bulk == 0 && wire <= t-s.cfg.Reserve && outstanding+wire > t {
-			if s.lease < 0 || s.lease >= s.tune.threshold() { // else it is not the tuner's that holds
+			if s.lease < 0 || s.lease >= s.tune.threshold() { // else the lease holds, not the tuner's threshold
 				s.tune.filled = true
 			}
 			return Threshold
@@ -114,10 +114,10 @@ func (s *Shaper) wakeAt(at time.Duration) {
 	}
 }
 
-// Wake is when [Shaper.Next] has to be asked again, if nothing else happens.
+// Wake returns when [Shaper.Next] has to be called again, if nothing else happens.
 func (s *Shaper) Wake() (at time.Duration, ok bool) { return s.wake, s.wake != 0 }
 
-// Explain tells which limit holds a request now.
+// Explain returns the limit that holds a request now.
 func (s *Shaper) Explain(r Request, now time.Duration) Reason {
 	s.schedule()
 	c := &s.cmds[r]

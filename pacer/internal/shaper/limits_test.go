@@ -225,7 +225,7 @@ func TestPiecesGoAgainInOrder(t *testing.T) {
 	}
 }
 
-// A queue pair whose peer is dead does not keep its credit from others for ever: what is
+// A queue pair with a dead peer does not keep its credit from others for ever: what is
 // overdue counts no more, until something comes.
 func TestOverdueResponses(t *testing.T) {
 	const ms = time.Millisecond
@@ -274,7 +274,7 @@ func TestOverdueResponses(t *testing.T) {
 }
 
 // When the link stands still, one flow after the other asks for one more response, and
-// who keeps credit for long by design is not overdue.
+// a flow that keeps credit for long by design is not overdue.
 func TestLinkThatStandsStill(t *testing.T) {
 	const flows = 8
 	b := newBench(t, Config{MTU: 4 * kib, Slice: 4 * kib, Threshold: 9 * kib, Reserve: 1, Small: 1}, make([]FlowConfig, flows)...)

@@ -112,7 +112,7 @@ func (m *model) submit() {
 	m.reqs[r] = &modelReq{Command: c, flow: f, seq: m.seq[f], failed: map[int]int{}}
 }
 
-// unissued tells whether something of a request has not been granted.
+// unissued reports whether something of a request has not been granted.
 func (q *modelReq) unissued() bool {
 	if q.gone {
 		return false
@@ -319,7 +319,7 @@ func (m *model) end(i int, fails bool) {
 			clear(q.failed)
 		}
 	}
-	// The same completion again is nobody's, now and later.
+	// The same completion again belongs to no request, now and later.
 	m.old = append(m.old, o.Sub)
 	for _, sub := range []Sub{o.Sub, m.old[m.rng.IntN(len(m.old))]} {
 		_, ok := m.s.Completed(sub, m.now)

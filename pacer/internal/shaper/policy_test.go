@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bench is a shaper whose flows are told apart by their place.
+// bench is a shaper with flows named by their index.
 type bench struct {
 	t     *testing.T
 	s     *Shaper
@@ -543,7 +543,7 @@ func TestBucketHasABottom(t *testing.T) {
 	require.Equal(t, 4, n)
 }
 
-// A flow that others wait for, and whose queue pair fails, holds nobody.
+// A flow that others wait for holds none of them once its queue pair fails.
 func TestDueAndDown(t *testing.T) {
 	b := newBench(t, Config{MTU: kib, Slice: 8 * kib, Threshold: 12 * kib, Reserve: kib, Small: 100, MaxPasses: 1}, FlowConfig{}, FlowConfig{})
 	for range 9 {

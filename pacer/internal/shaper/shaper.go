@@ -45,10 +45,10 @@ type Shaper struct {
 	lapseAt     time.Duration
 	sending     int64 // bytes of PUTs
 	gets        int   // GETs and atomics outstanding
-	due         int32 // the flow whose GETs others wait for
-	duePut      int32 // and the one whose PUTs
+	due         int32 // the flow with GETs that others wait for
+	duePut      int32 // and the one with PUTs
 	paused      bool
-	lease       int64 // what of the threshold this process may use; negative: all
+	lease       int64 // the part of the threshold that this process may use; negative: all
 	in, out     bucket
 	wake        time.Duration // when a bucket has enough, if something waits for it
 	tune        tuner
@@ -61,12 +61,12 @@ type Stats struct {
 	Passes             uint64 // a unit was passed over for another
 	Reissued           uint64 // sub-requests issued again
 	Failed             uint64
-	Overdue            uint64 // request packets whose credit was lent
+	Overdue            uint64 // request packets with credit that was lent
 	Probes             uint64 // times the tuner drained the window
 	Floods             uint64 // times the interface could not absorb what came
 }
 
-// ClassStats are those of a class.
+// ClassStats are the counters of a class.
 type ClassStats struct {
 	Outstanding int64
 	Queued      int
@@ -75,16 +75,16 @@ type ClassStats struct {
 	Passes      uint64
 	Promoted    uint64
 	Waited      time.Duration // sum over what was granted
-	// Delays counts those waits: each entry those of up to [DelayLimit] of its place, and
-	// more than that of the one before; the last one all others.
+	// Delays counts those waits: each entry the waits of up to [DelayLimit] of its index, and
+	// more than that of the index before; the last one all others.
 	Delays [Delays]uint64
 }
 
-// Delays is how many kinds of waits are told apart.
+// Delays is the number of entries of ClassStats.Delays.
 const Delays = 13
 
-// DelayLimit is the longest wait that counts at that place: a microsecond, as good as,
-// and four times as much at each next one.
+// DelayLimit returns the longest wait that entry i of Delays counts: 1024 ns for the first, and
+// four times as much for each next one.
 func DelayLimit(i int) time.Duration { return 1024 << (2 * i) }
 
 func delayOf(wait time.Duration) int {
@@ -120,8 +120,8 @@ func (b *bucket) refill(now time.Duration) {
 	}
 }
 
-// has tells whether n bytes may go, and if not, when. What is larger than the
-// bucket may go when that is full.
+// has reports whether n bytes may go, and if not, when. More bytes than the bucket holds may go
+// when it is full.
 func (b *bucket) has(n, extra int64) (bool, time.Duration) {
 	if b.rate == 0 {
 		return true, 0
@@ -130,7 +130,7 @@ func (b *bucket) has(n, extra int64) (bool, time.Duration) {
 	if lack <= 0 {
 		return true, 0
 	}
-	// A rate of nearly nothing: never, as far as anybody can tell.
+	// At a rate of nearly 0 it is never, for all practical purposes.
 	return false, b.at + time.Duration(min(lack/b.rate*float64(time.Second), float64(never))) + 1
 }
 
@@ -140,7 +140,7 @@ func (b *bucket) take(n int64) {
 	}
 }
 
-// New makes a shaper.
+// New returns a shaper.
 func New(c Config) (*Shaper, error) {
 	c, err := c.WithDefaults()
 	if err != nil {
@@ -198,16 +198,16 @@ func (b *bucket) set(rate float64, burst int64) {
 	b.tokens = min(b.tokens, float64(burst))
 }
 
-// Config is what the shaper goes by.
+// Config returns the configuration, with defaults filled in.
 func (s *Shaper) Config() Config { return s.cfg }
 
-// Tunes tells whether the threshold is found from delays.
+// Tunes reports whether the threshold is found from delays.
 func (s *Shaper) Tunes() bool { return s.cfg.Tune }
 
-// Small is the length up to which a request is small.
+// Small returns the length up to which a request is small.
 func (s *Shaper) Small() int { return s.cfg.Small }
 
-// Threshold is how many response bytes may be outstanding now.
+// Threshold returns how many response bytes may be outstanding now.
 func (s *Shaper) Threshold() int64 {
 	t := s.cfg.Threshold
 	if s.cfg.Tune {
@@ -219,7 +219,7 @@ func (s *Shaper) Threshold() int64 {
 	return t
 }
 
-// Lease bounds the threshold by what other processes leave of it; a negative one
+// Lease bounds the threshold by the part that other processes leave of it; a negative lease
 // is no bound.
 func (s *Shaper) Lease(bytes int64) { s.lease = bytes }
 
@@ -227,19 +227,19 @@ func (s *Shaper) Lease(bytes int64) { s.lease = bytes }
 // the program.
 func (s *Shaper) Pause(on bool) { s.paused = on }
 
-// Outstanding are the response bytes outstanding.
+// Outstanding returns the response bytes outstanding.
 func (s *Shaper) Outstanding() int64 { return s.outstanding }
 
-// Sending are the bytes of PUTs outstanding.
+// Sending returns the bytes of PUTs outstanding.
 func (s *Shaper) Sending() int64 { return s.sending }
 
-// Alive are the requests submitted and not freed.
+// Alive returns the number of requests submitted and not freed.
 func (s *Shaper) Alive() int { return s.alive }
 
-// Stats are the counters so far.
+// Stats returns the counters so far.
 func (s *Shaper) Stats() Stats { return s.stats }
 
-// Class are the counters of a class so far.
+// Class returns the configuration and the counters of a class.
 func (s *Shaper) Class(i int) (Class, ClassStats) {
 	k := &s.classes[i]
 	st := k.ClassStats
@@ -247,11 +247,11 @@ func (s *Shaper) Class(i int) (Class, ClassStats) {
 	return k.Class, st
 }
 
-// Classes is how many there are.
+// Classes returns the number of classes.
 func (s *Shaper) Classes() int { return len(s.classes) }
 
-// current is how far the classes of a priority have come: where the last one was that
-// was granted, when it was. A class that begins does so there, whether others have
+// current returns the virtual time of a priority: the largest served of its classes at the start
+// of their last grants. A class that becomes busy starts there, whether others have
 // anything queued at that moment or not (start-time fair queueing).
 func (s *Shaper) current(priority int) (at float64) {
 	for i := range s.classes {

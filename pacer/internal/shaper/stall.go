@@ -2,14 +2,13 @@ package shaper
 
 import "time"
 
-// Responses that are overdue. A queue pair whose peer is dead or cut off holds its
-// credit until the transport gives up, for seconds or minutes, and with it everybody.
-// What has not come after so long does not wait in front of this host: it was lost, or
-// never sent. So its bytes are lent to others until they come back, and its flow
-// has to wait for them. When the link itself stands still, one response more at a time is
-// asked for, of another flow each, by which it is seen that it goes on.
+// A queue pair with a dead or unreachable peer holds its credit until the transport gives up, for
+// seconds or minutes, and with it all others. A response that is overdue for so long does not
+// wait in front of this host: it was lost, or never sent. So its bytes are lent to others until
+// they come back, and its flow has to wait for them. When the link itself stands still, one
+// more response at a time is asked for, of another flow each, which shows when it goes on.
 
-// lapse lends what is overdue, and says when to look again.
+// lapse lends the credit of overdue responses, and schedules the next look.
 func (s *Shaper) lapse(now time.Duration) {
 	if s.cfg.Overdue < 0 || s.gets == 0 {
 		return
@@ -48,7 +47,7 @@ func (s *Shaper) lend(sb *sub) {
 	s.classes[c.Class].lent += sb.wire
 }
 
-// unlend is for what came back, or is expected again.
+// unlend ends the loan of credit that came back, or of a response that is expected again.
 func (s *Shaper) unlend(sb *sub) {
 	if !sb.lent {
 		return
@@ -64,7 +63,7 @@ func (s *Shaper) unlend(sb *sub) {
 	s.classes[c.Class].lent -= sb.wire
 }
 
-// hear notes that something of a flow came: the rest is expected again.
+// hear records that something of a flow came: the rest is expected again.
 func (s *Shaper) hear(at int32, now time.Duration) {
 	f := &s.flows[at]
 	f.heard = now
@@ -79,7 +78,8 @@ func (s *Shaper) hear(at int32, now time.Duration) {
 }
 
 // live returns the response bytes outstanding that are not lent, all and those of small
-// requests. During a probe of the tuner what an earlier one waited for in vain is lent too.
+// requests. During a probe of the tuner, responses that an earlier probe waited for in vain do
+// not count either.
 func (s *Shaper) live() (all, small int64) {
 	all, small = s.outstanding-s.lent, s.small-s.lentSmall
 	if s.probes() {

@@ -12,7 +12,7 @@ import "time"
 // once a second, by letting everything outstanding come in (as BBR does): a link that
 // changed its rate is seen then at the latest.
 type tuner struct {
-	one    int64 // a full sub-request
+	one    int64 // bytes of a full sub-request
 	max    int64
 	window int64
 
@@ -64,7 +64,7 @@ func (t *tuner) threshold() int64 {
 	return t.window
 }
 
-// sample takes a completed sub-request that is not small. drained says that no other
+// sample records a completed sub-request that is not small. drained is whether no other
 // one is outstanding.
 func (t *tuner) sample(sb *sub, now time.Duration, drained bool) {
 	delay := now - sb.granted
@@ -95,8 +95,8 @@ func (t *tuner) sample(sb *sub, now time.Duration, drained bool) {
 	}
 }
 
-// Flooded says that the interface could not absorb what came: half of the threshold, and
-// what goes by delay begins anew from there.
+// Flooded records that the interface could not absorb what came: it halves the threshold, and
+// the search by delay begins anew from there.
 func (s *Shaper) Flooded(now time.Duration) {
 	s.stats.Floods++
 	t := &s.tune
@@ -120,7 +120,7 @@ func (t *tuner) newRound(now time.Duration) {
 	t.round, t.bytes, t.count, t.sum, t.filled = now, 0, 0, 0, false
 }
 
-// judge ends a round.
+// judge adjusts the window at the end of a round.
 func (t *tuner) judge(now time.Duration) {
 	rate := float64(t.bytes) / (now - t.from).Seconds()
 	if rate >= t.rate {

@@ -37,7 +37,7 @@ func (l *shallow) set(mbit float64, now time.Duration) {
 	}
 }
 
-// take answers when a response comes that is asked for now.
+// take returns when a response comes that is asked for now.
 func (l *shallow) take(now time.Duration, wire int64) time.Duration {
 	l.ready = max(l.ready, now+300*time.Microsecond) + time.Duration(float64(wire)/l.processor*1e9)
 	at := l.ready
@@ -92,7 +92,7 @@ func (r *reader) arrive(g Grant) {
 	r.out = insert(r.out, g, at)
 }
 
-// until goes on to a moment, and answers the part of the link that was used.
+// until goes on to a moment, and returns the part of the link that was used.
 func (r *reader) until(end time.Duration) float64 {
 	begin, bytes := r.now, 0.0
 	c := r.s.Config()

@@ -28,7 +28,7 @@ func (p *pipe) take(now time.Duration, wire int64) (at time.Duration) {
 	return p.last
 }
 
-// through runs flows that always want more through a pipe until a time, and answers
+// through runs flows that always want more through a pipe until a time, and returns
 // the part of the link that was used.
 func through(b *bench, p *pipe, until time.Duration) float64 {
 	type flight struct {

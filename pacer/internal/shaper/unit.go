@@ -2,12 +2,12 @@ package shaper
 
 import "math/bits"
 
-// Slicing units (MCU). Each is assigned to one flow queue, and presents what that
-// flow could send next. While more flows have something to send than there are
+// Each slicing unit (MCU) is assigned to one flow queue, and presents the request packet that
+// the flow could send next. While more flows have something to send than there are
 // units, the others wait in line: a unit becomes free when its flow has nothing
 // left, is held by a limit of its own, or has had its turns.
 
-// hasWork tells whether a flow has anything that is not granted.
+// hasWork reports whether a flow has anything that is not granted.
 func (s *Shaper) hasWork(f int32) bool {
 	fl := &s.flows[f]
 	return fl.gets.head != none || fl.puts.head != none || fl.failed.head != none
@@ -32,7 +32,7 @@ func (s *Shaper) ready(f int32) {
 	s.wait(f)
 }
 
-// first is the command that a flow could send first, or none.
+// first returns the command that a flow could send first, or none.
 func (s *Shaper) first(f int32) int32 {
 	fl := &s.flows[f]
 	if fl.failed.head != none {
@@ -44,8 +44,8 @@ func (s *Shaper) first(f int32) int32 {
 	return fl.puts.head
 }
 
-// priority is that of the class of what a flow could send first, and then its own if
-// the policy goes by that.
+// priority returns the priority of the class of a flow's first command, and below that the
+// flow's own if the policy is Priority.
 func (s *Shaper) priority(f int32) (n int) {
 	if c := s.first(f); c != none {
 		n = within(s.classes[s.cmds[c].Class].Priority) << 22
@@ -58,7 +58,7 @@ func (s *Shaper) priority(f int32) (n int) {
 
 func within(priority int) int { return min(max(priority, -1<<20), 1<<20) }
 
-// urgency orders flows that compete for units: by priority, then those that have a
+// urgency orders flows that compete for units: by priority, and then prefers flows that have a
 // deadline, or need no large part of the threshold.
 func (s *Shaper) urgency(f int32) int {
 	c := s.first(f)
@@ -72,8 +72,8 @@ func (s *Shaper) urgency(f int32) int {
 	return n
 }
 
-// leastUrgent is the unit of the least urgent flow that nobody waits for: of equal ones
-// that which is the last one in turn.
+// leastUrgent returns the unit of the least urgent flow that is not due: of equal ones the last
+// one in turn.
 func (s *Shaper) leastUrgent() (unit, urgency int) {
 	unit = none
 	for u, f := range s.units {
@@ -117,8 +117,8 @@ func (s *Shaper) wait(f int32) {
 	s.expect(f)
 }
 
-// displace takes the unit from a flow that has not had its turn: it is the next one in
-// line.
+// displace takes the unit from a flow that has not had its turn, and puts the flow at the head
+// of the line.
 func (s *Shaper) displace(f int32) {
 	fl := &s.flows[f]
 	s.vacate(int(fl.unit))
@@ -131,7 +131,7 @@ func (s *Shaper) displace(f int32) {
 	s.expect(f)
 }
 
-// line is where a flow waits for a unit.
+// line returns the line in which a flow waits for a unit.
 func (s *Shaper) line(f int32) *list {
 	if s.urgency(f) > 0 {
 		return &s.urgent
@@ -139,8 +139,8 @@ func (s *Shaper) line(f int32) *list {
 	return &s.waiting
 }
 
-// fill gives a free unit to the flow that waits first: of four, three times an
-// urgent one. Those that are not urgent have a quarter of the units at the most while
+// fill gives a free unit to the flow that waits first: three times of four an urgent one.
+// Flows that are not urgent have at most a quarter of the units while
 // others wait: arbitration may leave them there for long.
 func (s *Shaper) fill(u int) {
 	l := &s.urgent
@@ -157,7 +157,7 @@ func (s *Shaper) fill(u int) {
 	s.assign(u, f)
 }
 
-// patient is how many units have flows that are not urgent.
+// patient returns how many units have flows that are not urgent.
 func (s *Shaper) patient() (n int) {
 	for _, f := range s.units {
 		if f != none && s.urgency(f) <= 0 {
@@ -219,10 +219,9 @@ func (s *Shaper) leave(f int32) {
 	}
 }
 
-// turn counts what a unit presented of its flow: after its turn the next one in line
-// has the unit. Turns are of request packets, and of bytes under the deficit policy,
-// where what is too much counts for the next turn. They are longer while only lower
-// priorities wait.
+// turn counts what a unit presented of its flow: after its turn the next flow in line has the
+// unit. A turn is a request packet, or bytes under the deficit policy, where an excess counts
+// for the next turn. Turns are longer while only lower priorities wait.
 func (s *Shaper) turn(f int32, wire int64) {
 	fl := &s.flows[f]
 	limit := 1.0
@@ -246,16 +245,16 @@ func (s *Shaper) turn(f int32, wire int64) {
 	if over < 0 {
 		return
 	}
-	fl.turn = int64(min(over, float64(wire-1))) // what went while nobody waited was no turn
+	fl.turn = int64(min(over, float64(wire-1))) // what went while no flow waited was no turn
 	u := fl.unit
 	s.wait(f)
 	s.fill(int(u))
 }
 
-// lowerWaits is how many turns a flow has before one of a lower priority has its unit.
+// lowerWaits is how many turns a flow has before a flow of lower priority gets its unit.
 const lowerWaits = 16
 
-// resize changes the number of units. Those that were held by a limit of their own get
+// resize changes the number of units. Flows that were held by a limit of their own get
 // a place too: it may be another limit now.
 func (s *Shaper) resize(n int) {
 	old := s.units

@@ -10,7 +10,7 @@ import (
 // says whether others wait behind it. While the peer has not been told so, one packet goes without
 // a grant; then the sender waits. It has nothing under way, so no timer ends, and no path is
 // probed. One packet goes again when the grant is late: the grant may be lost, or the peer may have
-// restarted, which only the answer to a packet shows.
+// restarted, which only the response to a packet shows.
 
 const (
 	askShare  = 16 // of PeerTimeout, that a sender that was told to wait does so before it asks again
@@ -18,17 +18,17 @@ const (
 	askLeast  = 4  // of PeerTimeout, that it waits at most: both are doubled each time
 )
 
-// asking is what a sender has told a peer of what waits.
+// asking is what a sender has told a peer about its waiting packets.
 type asking struct {
 	told  bool          // the last packet there said that others wait
 	tries uint8         // packets in a row that went without a grant
 	at    time.Duration // when the next one goes without a grant
 }
 
-// mayAsk tells whether a packet may go without a grant. None is under way.
+// mayAsk reports whether a packet may go without a grant, when none is under way.
 func (e *Engine) mayAsk(n *network) bool { return !n.asking.told || e.now >= n.asking.at }
 
-// tells notes a packet that says whether others wait behind it.
+// tells records that a packet was sent that says whether others wait behind it.
 func (e *Engine) tells(p *peer, waits bool) {
 	a := &p.net.asking
 	a.told = waits
@@ -47,7 +47,8 @@ func (e *Engine) askIn(p *peer, d time.Duration) {
 	e.wake(p, a.at)
 }
 
-// ask has a packet go without a grant if it is time, and answers when it is otherwise.
+// ask queues a packet that goes without a grant if it is time, and else returns the time when
+// one may go, or never.
 func (e *Engine) ask(p *peer) time.Duration {
 	switch {
 	case !p.idles() || !e.waits(p):
@@ -59,7 +60,7 @@ func (e *Engine) ask(p *peer) time.Duration {
 	return p.net.asking.at
 }
 
-// idles tells whether a peer has granted nothing, and nothing is under way to it.
+// idles reports whether a peer has granted nothing, and nothing is under way to it.
 func (p *peer) idles() bool { return p.grant == 0 && p.flying == 0 }
 
 // onGrant takes the grant of a peer that knows by a greeting that something waits.
@@ -69,7 +70,7 @@ func (e *Engine) onGrant(p *peer, c *wire.Credit) {
 	e.enqueue(p)
 }
 
-// granted takes a grant.
+// granted records a grant of n packets.
 func (e *Engine) granted(p *peer, n uint16) {
 	p.grant = n
 	a := &p.net.asking

@@ -22,7 +22,7 @@ func TestDeadLinkAmidBursts(t *testing.T) {
 	require.Less(t, longest, 12*time.Millisecond)
 }
 
-// deadLink answers how long the longest message took that was sent before or after the link died.
+// deadLink returns how long the longest message took that was sent before or after the link died.
 func deadLink(t *testing.T, seed uint64) (longest time.Duration) {
 	r := rand.New(rand.NewPCG(seed, 3))
 	w := newWorld(t, seed, 2, Config{Paths: 4 << r.IntN(2), MTU: 1024})

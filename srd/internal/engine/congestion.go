@@ -8,12 +8,12 @@ import (
 const (
 	smallestWindow = 4 << 8
 	largestWindow  = mostUnderWay << 8
-	// mostUnderWay is how many packets a peer may have under way at most. There are more
-	// numbers: those behind one that is lost twice go on.
+	// mostUnderWay is the largest number of packets that may be under way to a peer. There are
+	// more packet numbers: packets behind one that is lost twice go on.
 	mostUnderWay = 256
 )
 
-// sample takes a round trip by a path.
+// sample records a round trip time of path i.
 func (e *Engine) sample(p *peer, i uint8, rtt time.Duration) {
 	n := e.network(p)
 	x := &n.paths[i]
@@ -36,7 +36,7 @@ func (e *Engine) sample(p *peer, i uint8, rtt time.Duration) {
 	}
 }
 
-// roundTrip is that of the path in the middle, of those that have been used.
+// roundTrip returns the median round trip time of the paths that have been used.
 func (e *Engine) roundTrip(n *network) time.Duration {
 	var trips [MaxPaths]time.Duration
 	used := trips[:0]
@@ -99,14 +99,14 @@ func (e *Engine) judge(p *peer, n *network) {
 	n.window = min(max(n.window, smallestWindow), largestWindow)
 }
 
-// room tells how many packets may be sent to a peer.
+// room returns how many packets may be sent to a peer.
 func (e *Engine) room(p *peer) int {
 	n := e.network(p)
 	w := min(int(n.window>>8), int(p.grant))
 	if w == 0 && p.flying == 0 && e.mayAsk(n) {
 		return 1
 	}
-	if n.patience() > 0 { // one at a time, until something is answered
+	if n.patience() > 0 { // one at a time, until a response comes
 		w = 1
 	}
 	return w - int(p.flying)

@@ -98,7 +98,7 @@ func TestResponsesRideAlong(t *testing.T) {
 	require.Equal(t, 97, packets)
 }
 
-// One response answers all packets that arrived together.
+// One response acknowledges all packets that arrived together.
 func TestOneResponsePerBatch(t *testing.T) {
 	w := settledPair(t, func(c *Config) { c.MinTimeout = 20 * time.Millisecond })
 	b := w.nodes[1].e

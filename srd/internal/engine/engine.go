@@ -1,6 +1,6 @@
 // Package engine is the state machine of reliable datagrams: what an endpoint knows of
 // its peers, what it sends next, and what becomes of each message. It has no I/O, clock,
-// goroutine or lock. Whoever drives it tells the time, hands in what arrived, asks what
+// goroutine or lock. Its driver passes the time and the packets that arrived, asks for packets
 // to send, and is called back with messages and statuses:
 //
 //	e.Advance(now)
@@ -38,13 +38,13 @@ const (
 	Delivered    Status = 1 + iota
 	Refused             // the receiver had no buffer for it
 	Retransmit          // lost: the application may send it again
-	Unresponsive        // the peer does not answer, or has restarted: it may have been delivered
+	Unresponsive        // the peer does not respond, or has restarted: it may have been delivered
 	Cancelled           // given up before it was delivered
 	TooLarge            // longer than the receiver accepts
 	PathMTU             // the path loses its packets, for they are long
 )
 
-// Host is who drives the engine. Its methods are called from inside the engine's, and
+// Host is the driver of the engine. Its methods are called from inside the engine's, and
 // call none of them.
 type Host interface {
 	// Room returns memory for a message of several packets, or one that came early; nil
@@ -52,18 +52,18 @@ type Host interface {
 	Room(size int) []byte
 	// Soon reports whether there may soon be memory for a message for which there is none.
 	Soon(size int) bool
-	// Deliver hands over a message, and reports whether it was taken. owned says that
-	// d.Bytes came from Room, and that the message is taken in any case; otherwise d.Bytes
+	// Deliver hands over a message, and reports whether it was taken. If owned is set,
+	// d.Bytes came from Room, and the message is taken in any case; otherwise d.Bytes
 	// is valid until Deliver returns.
 	Deliver(d *Delivery, owned bool) bool
 	// Drop gives memory from Room back.
 	Drop(b []byte)
-	// Settled tells what became of a message: once. r is valid until it returns, as is
+	// Settled reports the result of a message, once. r is valid until it returns, as is
 	// Deliver's d.
 	Settled(r *Result)
-	// PartSettled tells it of each part of a message that was sent with Parts.
+	// PartSettled reports the status of each part of a message that was sent with Parts.
 	PartSettled(tag uint64, part int, s Status)
-	// Pressure is how much of the memory for messages is in use, of 255.
+	// Pressure returns the share of the memory for messages that is in use, from 0 to 255.
 	Pressure() uint8
 }
 
@@ -79,7 +79,7 @@ type Message struct {
 	Tag     uint64 // for Settled
 	Service uint8
 	Len     int
-	Now     bool // somebody waits for the status
+	Now     bool // the program waits for the status
 	Parts   bool // report each part, too
 }
 
@@ -91,7 +91,7 @@ type Result struct {
 	Parts   int // that were sent
 	Refused int // of them, those that the receiver refused
 
-	Stranger bool // the receiver has never answered
+	Stranger bool // the receiver has never responded
 }
 
 // DefaultAckDelay is how long a response waits for others unless Config says so.
@@ -178,8 +178,8 @@ type Engine struct {
 
 	fragment int
 	peers    []*peer
-	chunk    []peer // that are no one's yet
-	latest   *peer  // that find answered: the messages of a stream are for one
+	chunk    []peer // that are not in use yet
+	latest   *peer  // that find returned: the messages of a stream are for one
 	hosts    *hosts.Table
 	intact   time.Duration // by Config.Boot: since when no peer was forgotten
 	lastOwn  uint64        // stamp of one's own last greeting
@@ -204,7 +204,7 @@ type Engine struct {
 	delivery Delivery
 }
 
-// Stats count what happened; package srd says more of them.
+// Stats are counters; package srd documents them.
 type Stats struct {
 	Sent, Received      uint64
 	Retransmitted       uint64
@@ -221,7 +221,7 @@ type Stats struct {
 	Resets, Challenges, Unanswered                            uint64
 }
 
-// New makes an engine.
+// New returns an engine.
 func New(cfg Config) *Engine {
 	cfg.defaults()
 	e := &Engine{cfg: cfg, rng: rand.New(rand.NewChaCha8(cfg.Seed)), unused: none}
@@ -239,8 +239,8 @@ func New(cfg Config) *Engine {
 	return e
 }
 
-// prepare makes what the first messages need, and writes to it: memory that was never
-// used costs each of them more than all that they have done.
+// prepare allocates what the first messages need, and writes to it: the page faults of unused
+// memory cost a message more than all its processing.
 func (e *Engine) prepare() {
 	e.newChunk()
 	for range preparedPeers {
@@ -254,20 +254,20 @@ func (e *Engine) prepare() {
 
 const preparedPeers = 4
 
-// Fragment is how many bytes of a message a packet has.
+// Fragment returns how many bytes of a message a packet has.
 func (e *Engine) Fragment() int { return e.fragment }
 
-// Epoch tells one incarnation from the next.
+// Epoch returns the number that distinguishes this incarnation from others.
 func (e *Engine) Epoch() uint64 { return e.cfg.Wall }
 
-// Advance tells the time, by a clock that may stop, jump and go back: what passes is
-// what was slept for, and a little more. It is called before what happens at that
-// time is handed in.
+// Advance sets the time, by a clock that may stop, jump and go back: the engine's own time
+// advances by at most the time that Wait let the driver sleep, and a little more. It is called
+// before the events of that time are handed in.
 func (e *Engine) Advance(raw time.Duration) {
 	passed := raw - e.raw
 	e.raw = raw
 	if passed > 0 {
-		// A machine that stood still has heard nobody: that says nothing of the others.
+		// A machine that stood still has heard no peer: that does not show that peers are silent.
 		e.now += min(passed, max(e.wait-e.now, 0)+e.cfg.PeerTimeout/16)
 	}
 	for len(e.timers) > 0 {
@@ -279,7 +279,7 @@ func (e *Engine) Advance(raw time.Duration) {
 	}
 }
 
-// Wait is how long there is nothing to do, unless something arrives.
+// Wait returns how long there is nothing to do, unless something arrives.
 func (e *Engine) Wait() time.Duration {
 	if e.ready.head != none || !e.strangers.Empty() {
 		e.wait = e.now
@@ -297,8 +297,8 @@ const never = time.Duration(1 << 62)
 // none is no index.
 const none = ^uint32(0)
 
-// stamp is the clock of packets.
+// stamp returns the time in packets, in microseconds.
 func (e *Engine) stamp() uint32 { return uint32(e.now / time.Microsecond) }
 
-// wall is the wall clock, as far as is known.
+// wall returns the wall clock in nanoseconds, as far as it is known.
 func (e *Engine) wall() uint64 { return e.cfg.Wall + uint64(max(0, e.raw-e.cfg.Raw)) }

@@ -234,7 +234,7 @@ func TestSuccessorHasAnotherMAC(t *testing.T) {
 	}
 }
 
-// Hosts at which nothing answers for their address hold up nobody else, and their packets do not
+// Hosts at which nothing answers for their address hold up no others, and their packets do not
 // stay.
 func TestUnreachableHostsHoldUpNoOther(t *testing.T) {
 	cfg := simple(4)

@@ -13,7 +13,7 @@ const (
 	settled        // it arrived, or was refused
 )
 
-// packet is one that has a number.
+// packet is a packet that has a number.
 type packet struct {
 	sent       time.Duration // last
 	message    uint32
@@ -31,7 +31,7 @@ type list struct{ head, tail uint32 }
 
 func (l *list) empty() bool { return l.head == none }
 
-// subFlow is what of a packet flow went by one path, in the order of sending, with a
+// subFlow has the packets of a flow that went by one path, in the order of sending, with a
 // timer of its own (claims 8 to 11 of the seed).
 type subFlow struct {
 	list
@@ -48,7 +48,7 @@ type inflight struct {
 	subs [MaxPaths]subFlow
 	lost list
 	more time.Duration // when a packet was sent that promised another one behind it
-	told time.Duration // when the packet was sent that was answered and was sent last, by any path
+	told time.Duration // when the last sent of the acknowledged packets was sent, by any path
 
 	hold  time.Duration // until when no message begins again, for lack of memory there, or 0
 	holds uint8         // in a row
@@ -58,8 +58,8 @@ const shortestRing = 16
 
 func (l *inflight) at(seq uint32) *packet { return &l.ring[seq&uint32(len(l.ring)-1)] }
 
-// nextLost returns the place of the packet that is sent again next, or none. While there was no
-// memory, those of messages that have some, and what is given up.
+// nextLost returns the place of the packet that is sent again next, or none. While the receiver
+// lacks memory, that is a packet of a message that has some there, or of one that is given up.
 func (e *Engine) nextLost(f *txFlow) uint32 {
 	l := f.live
 	switch {
@@ -76,7 +76,7 @@ func (e *Engine) nextLost(f *txFlow) uint32 {
 	return none
 }
 
-// has tells whether a number is under way.
+// has reports whether a number is under way.
 func (l *inflight) has(f *txFlow, seq uint32) bool { return seq-f.una < f.nxt-f.una }
 
 // append puts a packet at the end of a list.
@@ -84,7 +84,7 @@ func (l *inflight) append(q *list, seq uint32) {
 	l.link(q, seq, q.tail, none)
 }
 
-// insert puts a packet into a list behind those that were sent before it.
+// insert puts a packet into a list behind the packets that were sent before it.
 func (l *inflight) insert(q *list, seq uint32) {
 	sent := l.at(seq).sent
 	prev, next := q.tail, none
@@ -125,7 +125,7 @@ func (l *inflight) remove(q *list, seq uint32) {
 	}
 }
 
-// number is the number of the packet at a place of the ring.
+// number returns the number of the packet at a place of the ring.
 func (l *inflight) number(f *txFlow, place uint32) uint32 {
 	return f.una + (place-f.una)&uint32(len(l.ring)-1)
 }
@@ -144,7 +144,7 @@ func (l *inflight) clear(paths int) {
 	}
 }
 
-// acquire has a flow keep packets; there is room for one more.
+// acquire gives a flow its ring of packets, with room for one more.
 func (e *Engine) acquire(f *txFlow) {
 	l := f.live
 	if l == nil {
@@ -181,7 +181,7 @@ func (l *inflight) grow(f *txFlow) {
 	}
 }
 
-// releaseFlow keeps what a flow had under way for another one, unless enough is kept.
+// releaseFlow keeps the ring of a flow for another one, unless enough are kept.
 func (e *Engine) releaseFlow(f *txFlow) {
 	if len(e.flows) < spareNetworks {
 		e.flows = append(e.flows, f.live)
@@ -189,7 +189,7 @@ func (e *Engine) releaseFlow(f *txFlow) {
 	f.live = nil
 }
 
-// flies notes that a packet was sent by a path.
+// flies records that a packet was sent by a path.
 func (e *Engine) flies(f *txFlow, seq uint32, path uint8) {
 	l := f.live
 	k := l.at(seq)
@@ -205,7 +205,7 @@ func (e *Engine) flies(f *txFlow, seq uint32, path uint8) {
 	e.wake(f.p, s.armed+e.timeout(f, s, path))
 }
 
-// resumes notes that a packet that was in no list is under way as it was before.
+// resumes records that a packet that was in no list is under way as it was before.
 func (e *Engine) resumes(f *txFlow, seq uint32) {
 	l := f.live
 	k := l.at(seq)
@@ -218,7 +218,7 @@ func (e *Engine) resumes(f *txFlow, seq uint32) {
 	e.wake(f.p, s.armed+e.timeout(f, s, k.path))
 }
 
-// landed notes that a packet is not under way any more.
+// landed records that a packet is not under way any more.
 func (e *Engine) landed(p *peer, path uint8) {
 	p.flying--
 	if n := p.net; n != nil && n.paths[path].flying > 0 {
@@ -236,12 +236,12 @@ func (e *Engine) lose(f *txFlow, seq uint32) {
 	e.network(f.p).paths[k.path].strays()
 	e.landed(f.p, k.path)
 	e.enqueue(f.p)
-	if f.service == Reporting { // the receiver is asked: what it has not got it refuses from now on
+	if f.service == Reporting { // the receiver refuses it from now on, unless it arrived
 		k.cancel = true
 	}
 }
 
-// resend has everything under way sent again: no answer to it counts.
+// resend has everything under way sent again: no response to it counts.
 func (e *Engine) resend(p *peer) {
 	for _, f := range &p.tx {
 		if f == nil || f.live == nil {

@@ -22,7 +22,7 @@ import (
 
 var large = flag.String("large", "", "`folder` for the plots of simulations of up to 10,000 nodes, which take minutes; empty means small ones, and no plots")
 
-// outcome is what a simulation tells of a number of nodes.
+// outcome is the result of a simulation of a number of nodes.
 type outcome struct {
 	nodes        int
 	goodput      float64 // of the links that are full

@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
-// onResponse takes what a peer says of a flow.
+// onResponse handles a peer's response for a flow.
 func (e *Engine) onResponse(p *peer, r *wire.Response) {
 	n := e.network(p)
 	e.granted(p, r.Grant)
@@ -114,7 +114,7 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 	}
 }
 
-// waits tells whether there is something to be sent to a peer, given room.
+// waits reports whether there is something to be sent to a peer, given room.
 func (e *Engine) waits(p *peer) bool {
 	for _, f := range &p.tx {
 		if f != nil && (f.head != none || e.nextLost(f) != none) {
@@ -124,8 +124,8 @@ func (e *Engine) waits(p *peer) bool {
 	return false
 }
 
-// holdBack has what was lost of a flow wait, for longer each time, since its receiver had no memory
-// for it. New messages go on: there may be memory for a shorter one.
+// holdBack delays the lost packets of a flow, for longer each time, since its receiver had no
+// memory for them. New messages go on: there may be memory for a shorter one.
 func (e *Engine) holdBack(f *txFlow) {
 	l := f.live
 	if l == nil || l.hold > 0 {
@@ -136,7 +136,8 @@ func (e *Engine) holdBack(f *txFlow) {
 	e.wake(f.p, l.hold)
 }
 
-// heldBack has a flow go on that was held back for long enough, and returns when it is otherwise.
+// heldBack lets a flow go on that was held back for long enough, and else returns the time when
+// it may go on, or never.
 func (e *Engine) heldBack(f *txFlow) time.Duration {
 	l := f.live
 	switch {
@@ -150,7 +151,7 @@ func (e *Engine) heldBack(f *txFlow) time.Duration {
 	return never
 }
 
-// holdShare is how much of PeerTimeout packets are held back for at most.
+// holdShare bounds the time for which packets are held back: PeerTimeout/holdShare.
 const holdShare = 32
 
 // overtaken takes for lost what was sent by a path well before something that has
@@ -175,9 +176,9 @@ func (e *Engine) overtaken(f *txFlow, path uint8) {
 	}
 }
 
-// timeout is how long a sub-flow waits for a response: first for one packet to be sent
-// again, which may be the last of a message, then for all of them. It is as long as round
-// trips vary, and as peers let responses wait (RFC 6298, RFC 8985), which is longer in a
+// timeout returns how long a sub-flow waits for a response: first until one packet is sent
+// again, which may be the last of a message, then until all are. It covers the variation of
+// round trips and the delay of responses at peers (RFC 6298, RFC 8985), which is longer in a
 // burst.
 func (e *Engine) timeout(f *txFlow, s *subFlow, path uint8) time.Duration {
 	n := e.network(f.p)
@@ -195,9 +196,9 @@ func (e *Engine) timeout(f *txFlow, s *subFlow, path uint8) time.Duration {
 	return min(t<<min(max(s.backoff, n.patience()), 10), e.cfg.PeerTimeout/8)
 }
 
-// held is how much longer than an AckDelay a response to a sub-flow may wait at its
-// receiver: packets said that others come behind them. A response to what was sent later
-// waits no more: it would have told of this sub-flow, too.
+// held returns how much longer than an AckDelay a response to a sub-flow may wait at its
+// receiver, since packets said that others come behind them. It returns 0 once a packet that
+// was sent later was acknowledged: that response would have covered this sub-flow, too.
 func (e *Engine) held(f *txFlow, s *subFlow) time.Duration {
 	l := f.live
 	if l.more == 0 || l.more < s.armed || !s.empty() && l.ring[s.head].sent < l.told {
@@ -206,7 +207,7 @@ func (e *Engine) held(f *txFlow, s *subFlow) time.Duration {
 	return min(f.live.more-s.armed+(moreDelays-1)*e.ackDelay, (burstDelays-1)*e.ackDelay)
 }
 
-// expire looks at the timers of the sub-flows, and answers when the next one ends.
+// expire handles the timers of the sub-flows that ended, and returns when the next one ends.
 func (e *Engine) expire(f *txFlow) time.Duration {
 	next := never
 	for i := range uint8(e.cfg.Paths) {

@@ -14,7 +14,7 @@ type model struct {
 	last      map[[5]int]int
 	results   [10]int
 	onSettled func(l *letter)
-	patient   bool // nobody is silent, restarts or is forgotten: no peer may be unresponsive
+	patient   bool // no peer is silent, restarts or is forgotten: none may be unresponsive
 }
 
 // letter is a message and its fate.
@@ -72,7 +72,7 @@ func (m *model) bytes(tag uint64) []byte {
 	return l.body
 }
 
-// clocksDiffer tells whether a message came to another incarnation of its receiver than before, with a
+// clocksDiffer reports whether a message came to another incarnation of its receiver than before, with a
 // key, while its sender's clock was ahead by more than a restart takes, which is no time here: the
 // package does not promise that it comes once then.
 func (m *model) clocksDiffer(l *letter, n *node) bool {

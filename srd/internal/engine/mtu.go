@@ -4,18 +4,18 @@ import "github.com/goverbs/goverbs/srd/internal/wire"
 
 // Packets are as long as both ends' links carry, as they tell each other in greetings. A
 // link in between may carry less, and lose the longer ones without a word. That shows when
-// long packets are lost again and again while others are answered.
+// long packets are lost again and again while others are acknowledged.
 
 // smallFragment is how many bytes of a message go in a packet for which nearly no link is
 // too short.
 const smallFragment = wire.SmallMTU - wire.Overhead
 
-// limits returns what is told to peers.
+// limits returns the limits that greetings carry.
 func (e *Engine) limits() wire.Limits {
 	return wire.LimitsOf(e.cfg.MTU, e.cfg.MaxMessage, e.cfg.EvictAge, e.cfg.Boot()-e.intact)
 }
 
-// limit cuts messages to a peer as it takes them.
+// limit records a peer's limits, and cuts messages to it accordingly.
 func (e *Engine) limit(p *peer, l wire.Limits) {
 	p.limits, p.large, p.small = l, e.now, 0
 	e.cut(p, min(e.fragment, int(l.MTU)-wire.Overhead))
@@ -66,7 +66,7 @@ const manyTries = 3
 
 // suspectMTU gives up what is under way in long packets, if for half of PeerTimeout none of them
 // arrived by any path, and for a good part of that others did. Later messages go in short ones.
-// A peer without memory for messages loses their packets too, and says so.
+// Losses at a peer without memory for messages do not count; it reports them in Pressure.
 func (e *Engine) suspectMTU(p *peer) {
 	if e.network(p).pressure > shortOfMemory {
 		p.large = e.now

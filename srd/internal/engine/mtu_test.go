@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
-// mtus is a pair of nodes whose links carry packets of so many bytes, and a way between them
+// mtus is a pair of nodes with links that carry packets of so many bytes, and a way between them
 // that loses longer ones than path.
 func mtus(t *testing.T, a, b, path int, key *wire.Key) (w *world) {
 	cfg := simple(2)

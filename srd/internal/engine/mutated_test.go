@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
-// Packets of real sessions that were changed by somebody who knows tokens, lines and the key:
+// Packets of real sessions that were changed by an attacker that knows tokens, lines and the key:
 // nothing panics, each message has one status, all memory comes back, and what is kept of turns and
 // of senders is consistent.
 func TestChangedPackets(t *testing.T) {

@@ -8,16 +8,16 @@ type Out struct {
 	To             wire.Addr
 	Path           uint8 // by which of one's own paths
 	Headers        int
-	Tag            uint64 // of the message whose bytes follow, if Length > 0
+	Tag            uint64 // of the message that the bytes are from, if Length > 0
 	Offset, Length int
 	Seal           bool // call Engine.Seal when the bytes are there
-	Stranger       bool // nothing is known of whom it goes to
+	Stranger       bool // it goes to an unauthenticated peer
 }
 
 // turnLength is how many packets a peer sends before others get their turn.
 const turnLength = 8
 
-// Next makes the packet to be sent next, and answers false if there is none. b has
+// Next makes the packet to be sent next, and returns false if there is none. b has
 // room for wire.MaxHeaders. The message's bytes are read before the next call of the
 // engine.
 func (e *Engine) Next(b []byte, o *Out) bool {
@@ -39,13 +39,13 @@ func (e *Engine) Next(b []byte, o *Out) bool {
 			continue
 		}
 		k.SubFlow = o.Path
-		if p.net != nil && k.Type == wire.Flow { // nobody looks at it in others
+		if p.net != nil && k.Type == wire.Flow { // others do not use it
 			k.Heard, p.net.came = p.net.came, 0
 		}
 		o.Headers = k.Encode(b)
 		e.Stats.Sent++
 		p.burst++
-		// Whoever has got a part of a message has got everything else before, but for
+		// A peer that gets a part of a message has got everything else before, but for
 		// responses of other services.
 		done := k.HasPart && p.state == established && !e.waits(p) && !e.owesResponse(p)
 		if done || p.burst >= turnLength {
@@ -60,7 +60,7 @@ func (e *Engine) Next(b []byte, o *Out) bool {
 	return false
 }
 
-// make decides what a peer gets.
+// make makes the next packet to a peer, and reports whether there is one.
 func (e *Engine) make(p *peer, k *wire.Packet, o *Out) bool {
 	if p.state == greeting && e.now >= p.helloAt {
 		if e.unsettled(p) || p.wanted {
@@ -68,7 +68,7 @@ func (e *Engine) make(p *peer, k *wire.Packet, o *Out) bool {
 			e.makeHello(p, k, o)
 			return true
 		}
-		p.state = known // nobody waits for it any more
+		p.state = known // no message waits for it any more
 	}
 	switch {
 	case p.remote == 0:
@@ -133,15 +133,15 @@ func (e *Engine) makeHello(p *peer, k *wire.Packet, o *Out) {
 	e.wake(p, p.helloAt)
 }
 
-// Seal ends a Hello whose headers and bytes are in place.
+// Seal completes a Hello once its headers and bytes are in place.
 func (e *Engine) Seal(o *Out, headers, bytes []byte) {
 	if o.Seal {
 		wire.SetMAC(headers, wire.Seal(*e.cfg.Key, &o.To, headers[:o.Headers], bytes))
 	}
 }
 
-// answerPath takes a path as for a message; if it can, one by which the peer has heard all
-// responses, as it said: else it would not be known which of them was lost.
+// answerPath chooses a path as for a message; if it can, one by which the peer has confirmed all
+// responses: otherwise it would not be known which of them was lost.
 func (e *Engine) answerPath(p *peer) uint8 {
 	n := p.net
 	if n == nil {

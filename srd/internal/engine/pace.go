@@ -2,12 +2,12 @@ package engine
 
 import "time"
 
-// Times that are a few packets' on a host that takes long for one are learned there from
-// what its device takes. Round trips and rates do not tell a slow host from a network that
-// many share; how long the device has a packet that is sent does.
+// On a slow host the times that should span a few packets are learned from the time that its
+// device takes for one. Round trips and rates do not distinguish a slow host from a shared
+// network; the time for which the device has a packet does.
 const (
-	// timedPackets is how many packets a burst has at least whose time is that of so many
-	// packets. What fewer take is mostly the time until somebody looks.
+	// timedPackets is the least length of a burst that is timed. The time of fewer
+	// packets is mostly the time until the completion is polled.
 	timedPackets = 8
 	// targetPackets is how many packets' time in queues is no congestion, if that is longer
 	// than Target, and targetMost how many times Target it may be.
@@ -18,8 +18,8 @@ const (
 	waitPackets = 8
 )
 
-// Took tells how long the device had n packets, at least one, that were handed to it at
-// once, until they were known to be gone.
+// Took records that n packets, at least one, were handed to the device at once, and that it took
+// d until they were known to be sent.
 func (e *Engine) Took(n int, d time.Duration) {
 	each := max(d, 0) / time.Duration(n)
 	e.anyEach = learn(e.anyEach, each)
@@ -35,7 +35,8 @@ func (e *Engine) Took(n int, d time.Duration) {
 	e.target = min(max(e.cfg.Target, targetPackets*e.each), targetMost*e.cfg.Target)
 }
 
-// learn takes what is shorter at once: what is longer may be the time until somebody looked.
+// learn returns the new estimate: a shorter d at once, a longer one by a quarter, since it may
+// include the time until the completion was polled.
 func learn(old, d time.Duration) time.Duration {
 	if d > old {
 		d = old + (d-old)/4
@@ -43,8 +44,8 @@ func learn(old, d time.Duration) time.Duration {
 	return d
 }
 
-// waits notes how long a peer let the response to a packet wait behind which it expected no other:
-// it takes no longer than AckDelay, which a deployment has in common, unless its device is slow.
+// waits records the peer's response delay for the last packet of a burst. It is no longer than
+// AckDelay, which a deployment has in common, unless its device is slow.
 func (n *network) waits(d time.Duration) {
 	if d < n.delay {
 		d = n.delay - (n.delay-d)/8
@@ -52,10 +53,11 @@ func (n *network) waits(d time.Duration) {
 	n.delay = d
 }
 
-// peerDelay is how long a peer lets a response wait, as it has shown.
+// peerDelay returns how long a peer delays a response: as measured, up to MinTimeout, but at
+// least AckDelay.
 func (e *Engine) peerDelay(n *network) time.Duration {
 	return max(e.cfg.AckDelay, min(n.delay, e.cfg.MinTimeout))
 }
 
-// AckDelay is how long a response waits for others now.
+// AckDelay returns how long a response waits for others now.
 func (e *Engine) AckDelay() time.Duration { return e.ackDelay }

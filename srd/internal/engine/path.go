@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// path is what is known of one way to a peer, as it is at the moment.
+// path is the state of one path to a peer.
 type path struct {
 	srtt, rttvar time.Duration
 	least        time.Duration // round trip
@@ -22,16 +22,16 @@ type path struct {
 	respondedAt  time.Duration
 	owed         uint8 // responses that went by it since the peer named it last
 	timeouts     uint8 // in a row
-	stray        uint8 // packets taken for lost whose echoes may come
+	stray        uint8 // packets taken for lost that may be echoed yet
 	need, got    uint8 // echoes before it is used again
 	silent       uint8 // probes in a row that had none
-	suspect      bool  // something of it was not answered: it is probed before it carries more
+	suspect      bool  // a packet by it had no response: it is probed before it carries more
 	retired      bool
 	again        bool // the last probe had its echo
 	slow         bool // the last round trips took longer than they need
 }
 
-// network is what is known of the way to a peer that is not idle.
+// network is the state of the paths to a peer that is not idle.
 type network struct {
 	paths    [MaxPaths]path
 	good     [32]uint8 // paths by which packets arrived, to be used again (REPS)
@@ -62,7 +62,7 @@ type network struct {
 	agedAt   time.Duration // when losses were halved
 	unnamed  time.Duration // since when the peer has named none of the responses to it, or 0
 	silentAt time.Duration // when silent was counted
-	silent   uint8         // timers in a row that began and ended while nothing was answered
+	silent   uint8         // timers in a row that began and ended while no response came
 	turn     turn          // of the peer, as a sender
 	asking   asking
 	carried  time.Duration // by Config.Boot: when a message went with a greeting, or 0
@@ -85,7 +85,7 @@ const (
 	burstShare   = 8 // of what is under way, one burst: others come behind it soon by the same path
 )
 
-// network answers what is known of the way to a peer.
+// network returns the state of the paths to a peer, and creates it if there is none.
 func (e *Engine) network(p *peer) *network {
 	if p.net != nil {
 		return p.net
@@ -93,7 +93,7 @@ func (e *Engine) network(p *peer) *network {
 	return e.newNetwork(p)
 }
 
-// newNetwork is apart for network to be inlined. It sets fields one by one: a literal
+// newNetwork is separate so that network can be inlined. It sets fields one by one: a literal
 // would be made on the stack first, which would have to grow for it.
 func (e *Engine) newNetwork(p *peer) *network {
 	var n *network
@@ -140,7 +140,7 @@ func (e *Engine) releaseNetwork(p *peer) {
 	p.net = nil
 }
 
-// choose answers the path of the next packet: that of the last one, if both are sent at
+// choose returns the path of the next packet: that of the last one, if both are sent at
 // once, or one of its own; not avoid, if there is another.
 func (e *Engine) choose(p *peer, avoid int) uint8 {
 	n := e.network(p)
@@ -157,8 +157,8 @@ func (e *Engine) choose(p *peer, avoid int) uint8 {
 	return n.last
 }
 
-// pick answers a path by which a packet arrived lately, or the next in turn if that is
-// less busy, and now and then in any case.
+// pick returns a path by which a packet arrived lately, or the next in turn if that is less
+// busy; every exploreEach-th time any sound path.
 func (e *Engine) pick(n *network, avoid int) uint8 {
 	n.chosen++
 	if n.chosen%exploreEach == 0 {
@@ -181,7 +181,7 @@ func (e *Engine) pick(n *network, avoid int) uint8 {
 	return next
 }
 
-// explore answers a path in turn, however busy; seldom one that loses.
+// explore returns a sound path in turn, however busy; seldom one that loses.
 func (e *Engine) explore(n *network, avoid int) (uint8, bool) {
 	for range e.cfg.Paths {
 		n.explored = (n.explored + 1) % uint8(e.cfg.Paths)
@@ -192,21 +192,21 @@ func (e *Engine) explore(n *network, avoid int) (uint8, bool) {
 	return 0, false
 }
 
-// sound tells whether a path may carry messages.
+// sound reports whether a path may carry messages.
 func (x *path) sound() bool { return !x.retired && !x.suspect }
 
-// loses tells whether a path loses more than others. It is seldom used then, long before it is
+// loses reports whether a path loses more than others. It is seldom used then, long before it is
 // retired for it.
 func (n *network) loses(i uint8) bool {
 	x := &n.paths[i]
 	return x.missed >= 2 && x.loss() > n.limit
 }
 
-// load is about how long a packet by this path would take.
+// load estimates how long a packet by this path would take.
 func (x *path) load() time.Duration { return x.srtt * time.Duration(x.flying+1) }
 
-// inTurn answers the next path, and whether it is sound: one that loses if no other is, and
-// if none is, one that is in use.
+// inTurn returns the next path in turn, and whether it is sound: one that loses if no other is
+// sound, and if none is, one that is not retired.
 func (e *Engine) inTurn(n *network, avoid int) (path uint8, works bool) {
 	paths := uint8(e.cfg.Paths)
 	other := uint8(max(avoid, 0)) // perhaps the only one
@@ -228,7 +228,7 @@ func (e *Engine) inTurn(n *network, avoid int) (path uint8, works bool) {
 	return other, works
 }
 
-// count notes whether a packet arrived.
+// count records a packet: missed is 1 if it did not arrive, or 0.
 func (x *path) count(missed uint16) {
 	if x.samples >= lossAge {
 		x.samples, x.missed = x.samples/2, x.missed/2
@@ -237,10 +237,10 @@ func (x *path) count(missed uint16) {
 	x.missed += missed
 }
 
-// loss is the share of packets that did not arrive, of 1<<16.
+// loss returns the share of packets that did not arrive, in units of 1/65536.
 func (x *path) loss() uint32 { return uint32(x.missed) << 16 / max(1, uint32(x.samples)) }
 
-// arrived notes that a packet arrived by a path.
+// arrived records that a packet arrived by a path.
 func (e *Engine) arrived(p *peer, i uint8) {
 	n := e.network(p)
 	x := &n.paths[i]
@@ -251,7 +251,7 @@ func (e *Engine) arrived(p *peer, i uint8) {
 	}
 }
 
-// again has a path used again by which a message arrived, unless it loses.
+// again queues a path by which a message arrived to be used again, unless it loses.
 func (n *network) again(i uint8) {
 	if n.n < uint8(len(n.good)) && !n.loses(i) {
 		n.good[(n.first+n.n)%uint8(len(n.good))] = i
@@ -259,8 +259,8 @@ func (n *network) again(i uint8) {
 	}
 }
 
-// age has what paths lost count less after some time: one that is avoided for it has few
-// packets to show that it is better now.
+// age halves the loss counts of paths every lossRest: a path that is avoided for its losses has
+// few packets to show that it is better now.
 func (e *Engine) age(n *network) {
 	if e.now-n.agedAt < lossRest {
 		return
@@ -272,8 +272,8 @@ func (e *Engine) age(n *network) {
 	}
 }
 
-// missed notes that a packet was lost on a path, and judges the path by the others: a
-// loss that all have says nothing of one.
+// missed records that a packet was lost on a path, and judges the path by the others: a
+// loss that all share says nothing about one.
 func (e *Engine) missed(p *peer, i uint8) {
 	n := e.network(p)
 	x := &n.paths[i]
@@ -284,7 +284,7 @@ func (e *Engine) missed(p *peer, i uint8) {
 	}
 }
 
-// median is the loss of the path in the middle.
+// median returns the median loss of all paths.
 func (e *Engine) median(n *network) uint32 {
 	var losses [MaxPaths]uint32
 	for i := range n.paths[:e.cfg.Paths] {
@@ -293,7 +293,7 @@ func (e *Engine) median(n *network) uint32 {
 	return median(losses[:e.cfg.Paths])
 }
 
-// median sorts a few values, and answers the lower one of those in the middle; 0 of none.
+// median sorts a few values, and returns the lower median; 0 of none.
 func median[T uint32 | time.Duration](vs []T) T {
 	if len(vs) == 0 {
 		return 0
@@ -308,8 +308,8 @@ func median[T uint32 | time.Duration](vs []T) T {
 	return vs[(len(vs)-1)/2]
 }
 
-// timedOut notes that a sub-flow had no response: it is found out by probes what that
-// means, while messages take other paths.
+// timedOut records that a sub-flow had no response. Probes test its path, while messages take
+// others.
 func (e *Engine) timedOut(p *peer, i uint8) {
 	n := e.network(p)
 	x := &n.paths[i]
@@ -328,11 +328,11 @@ func (e *Engine) suspect(p *peer, x *path) {
 	e.enqueue(p)
 }
 
-// works notes that something came back by a path.
+// works records that something came back by a path.
 func (x *path) works() { x.timeouts, x.suspect = 0, false }
 
-// owes notes that a response went by a path alone: nothing answers to it but what the
-// peer says it has heard.
+// owes records that a response went by a path without a message. It is confirmed only by the
+// paths that the peer says it has heard.
 func (e *Engine) owes(p *peer, i uint8) {
 	if p.net == nil || p.net.turn.waits { // it sends nothing that could name it
 		return
@@ -363,7 +363,7 @@ func (e *Engine) unnamed(p *peer, response bool) {
 	}
 }
 
-// named notes by which paths the peer says it heard this side.
+// named records the paths by which the peer says it heard this side.
 func (e *Engine) named(p *peer, paths uint16) {
 	n := p.net
 	if n == nil || paths == 0 {
@@ -392,7 +392,7 @@ func (e *Engine) named(p *peer, paths uint16) {
 	}
 }
 
-// retire takes a path out of use, until probes come back by it. Two are always used.
+// retire takes a path out of use, until echoes come back by it. Two are always used.
 func (e *Engine) retire(p *peer, i uint8) {
 	n := e.network(p)
 	x := &n.paths[i]

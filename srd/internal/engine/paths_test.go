@@ -26,7 +26,7 @@ func pathsFrom(w *world, f func(path int) *link) []*link {
 	return out
 }
 
-// stream keeps so many messages of a size under way until a time, and answers how long
+// stream keeps so many messages of a size under way until a time, and returns how long
 // each took that was settled after another time.
 func stream(w *world, n int, size int, since, until time.Duration) (took []time.Duration, bytes int) {
 	a := w.nodes[0]
@@ -326,7 +326,7 @@ func TestPathsShare(t *testing.T) {
 	}
 }
 
-// The delay of most paths tells of congestion, that of one does not.
+// The delay of most paths shows congestion, that of one does not.
 func TestCongestion(t *testing.T) {
 	long(t)
 	window := func(slow int) uint32 {
@@ -516,7 +516,7 @@ func TestProbeWaitsForItsTurn(t *testing.T) {
 	}
 }
 
-// By which paths something came is told with a packet of a flow: with others nobody looks at it.
+// Packets of a flow name the paths by which something came: others are not used for that.
 func TestHeardGoesWithFlows(t *testing.T) {
 	w := settledPair(t, nil)
 	n := w.nodes[0]

@@ -15,7 +15,7 @@ const (
 	established // packets may be exchanged
 )
 
-// peer is what an endpoint keeps of another one: this much, and the windows of its
+// peer is the state that an endpoint keeps of another one: this much, and the windows of its
 // flows, while it is idle.
 type peer struct {
 	addr   wire.Addr
@@ -47,7 +47,7 @@ type peer struct {
 	limits    wire.Limits   // MTU 0: not known yet
 	longs     uint32        // long packets that are under way
 	large     time.Duration // since when one is and none has arrived
-	small     time.Duration // when something else was answered first since then, or 0
+	small     time.Duration // when something else was acknowledged first since then, or 0
 	echo      bool          // is owed
 	alone     bool          // the response that is owed has room in no packet with a part
 	echoPath  uint8
@@ -57,7 +57,7 @@ type peer struct {
 	flying uint32 // packets under way, of all flows
 	grant  uint16
 	sender bool  // counted as one that sends now
-	turn   uint8 // the service whose flow sent last
+	turn   uint8 // the service of the flow that sent last
 	burst  uint8 // packets that it sent in a row
 	tx     [wire.Services]*txFlow
 	rx     [wire.Services]*rxFlow
@@ -67,7 +67,7 @@ type peer struct {
 // queue is a list of peers by their field next.
 type queue struct{ head, tail uint32 }
 
-// enqueue has Next look at a peer.
+// enqueue queues a peer for Next.
 func (e *Engine) enqueue(p *peer) {
 	if p.queued {
 		return
@@ -88,9 +88,9 @@ func (e *Engine) dequeue() *peer {
 	return p
 }
 
-// find answers the peer with an address, made if there is none.
+// find returns the peer with an address, and creates it if there is none.
 func (e *Engine) find(a wire.Addr) *peer {
-	if p := e.latest; p != nil && p.addr == a { // what is forgotten makes room for another one at once
+	if p := e.latest; p != nil && p.addr == a { // a peer is forgotten only to reuse its slot for another
 		return p
 	}
 	if i, ok := e.hosts.Slot(a); ok {
@@ -115,8 +115,8 @@ func (e *Engine) find(a wire.Addr) *peer {
 	return p
 }
 
-// chunkLength is how many peers are allocated at a time: with the allocator's own word
-// about them they fill 8 KiB.
+// chunkLength is the number of peers allocated at a time: with the allocator's header they
+// fill 8 KiB.
 const chunkLength = 30
 
 // newChunk makes room for peers. It is written to at once: the first message to or from a
@@ -128,7 +128,7 @@ func (e *Engine) newChunk() {
 	}
 }
 
-// idle tells whether a peer has nothing that anybody waits for.
+// idle reports whether no message to a peer is unsettled.
 func (e *Engine) idle(p *peer) bool {
 	if p.state == vacant || p.flying > 0 {
 		return false
@@ -147,7 +147,7 @@ func (e *Engine) forgettable(slot uint32) bool {
 	return e.idle(p) && e.now-p.heard.At > e.cfg.EvictAge
 }
 
-// hears notes that a peer said something.
+// hears records that something came from a peer.
 func (e *Engine) hears(p *peer) { p.heard = hosts.Heard{At: e.now, Raw: e.raw} }
 
 // forget frees a peer's slot. Greetings that are older than what is forgotten with it
@@ -169,7 +169,7 @@ func (e *Engine) forget(p *peer) {
 	e.Stats.Forgotten++
 }
 
-// byToken answers the peer to which a token was given.
+// byToken returns the peer to which a token was given, or nil.
 func (e *Engine) byToken(t uint64) *peer {
 	slot := t & (hosts.MaxSlots - 1)
 	if slot >= uint64(len(e.peers)) {

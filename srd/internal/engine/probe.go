@@ -6,10 +6,10 @@ import (
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
-// A path that is not sound is probed: a probe is answered by an echo, as soon as it comes.
+// A path that is not sound is probed: the peer replies to a probe with an echo at once.
 
-// probeInterval is long enough for an echo, as far as round trips are known: a slow
-// machine is not to be taken for many dead paths.
+// probeInterval returns a time long enough for an echo, as far as round trips are known: a slow
+// machine must not be taken for many dead paths.
 func (e *Engine) probeInterval(p *peer) time.Duration {
 	n := e.network(p)
 	t := 20 * e.cfg.MinTimeout
@@ -19,7 +19,8 @@ func (e *Engine) probeInterval(p *peer) time.Duration {
 	return min(t<<min(max(n.silent, 1)-1, 8), max(t, e.cfg.PeerTimeout/8))
 }
 
-// probe answers when a retired path is to be tried next.
+// probe queues a peer if a path that is not sound is to be probed now, and else returns the time
+// when one is, or never.
 func (e *Engine) probe(p *peer) time.Duration {
 	n := p.net
 	next := never
@@ -38,11 +39,11 @@ func (e *Engine) probe(p *peer) time.Duration {
 	return next
 }
 
-// probeDue answers a path that is tried now: it counts as tried. An echo that does not come has a
-// retired path begin again; a suspect one is retired when several do not.
+// probeDue returns a path that is probed now, and counts it as probed. If an echo does not come,
+// a retired path begins again; a suspect path is retired when several do not come.
 func (e *Engine) probeDue(p *peer) (uint8, bool) {
 	n := p.net
-	if n == nil || e.now < n.probeAt || p.idles() && !p.sender { // who sends here is answered by these paths
+	if n == nil || e.now < n.probeAt || p.idles() && !p.sender { // responses to a peer that sends take these paths
 		return 0, false
 	}
 	for i := range n.paths[:e.cfg.Paths] {

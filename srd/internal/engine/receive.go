@@ -7,7 +7,7 @@ import (
 )
 
 // rxFlow is the window of a packet flow that comes from a peer: which of its packets
-// arrived, for duplicates to be known and for responses.
+// arrived, to detect duplicates and for responses.
 type rxFlow struct {
 	service     uint8
 	echoPath    uint8
@@ -26,8 +26,8 @@ type rxFlow struct {
 	pending   uint16 // packets without a response
 }
 
-// assembly is a message whose packets have not all arrived, or one that waits for
-// those before it.
+// assembly is a message that has not arrived completely, or one that waits for the messages
+// before it.
 type assembly struct {
 	next       *assembly
 	first      uint32
@@ -46,7 +46,7 @@ const (
 	waits   // for memory: it has to come again
 )
 
-// onPart takes a packet of a flow.
+// onPart handles a packet of a flow.
 func (e *Engine) onPart(p *peer, k *wire.Packet) {
 	t := &k.Part
 	if t.Seq-t.Floor >= wire.Window {
@@ -93,7 +93,7 @@ func (e *Engine) onPart(p *peer, k *wire.Packet) {
 	e.respond(p, f, now, k.More)
 }
 
-// gap notes the number of a packet in its sub-flow, and tells whether one before it is
+// gap records the number of a packet in its sub-flow, and reports whether one before it is
 // missing. Sub-flows hardly reorder.
 func (n *network) gap(path uint8, number uint16) bool {
 	gap := n.heard>>path&1 != 0 && int16(number-n.subs[path]) > 1
@@ -109,7 +109,7 @@ func (f *rxFlow) refuse(seq uint32) {
 	f.refused.Set(seq)
 }
 
-// advanceBase passes what arrived without a gap.
+// advanceBase moves the base past the packets that arrived without a gap.
 func (e *Engine) advanceBase(p *peer, f *rxFlow) {
 	for f.seen.has(f.base) {
 		e.unsee(&f.seen, f.base)
@@ -120,8 +120,8 @@ func (e *Engine) advanceBase(p *peer, f *rxFlow) {
 	}
 }
 
-// advanceFloor passes what the sender never sends again, and forgets what was refused
-// of it.
+// advanceFloor moves the floor past the packets that the sender never sends again, and forgets
+// which of them were refused.
 func (e *Engine) advanceFloor(p *peer, f *rxFlow, floor uint32) {
 	if int32(floor-f.floor) <= 0 {
 		return
@@ -152,7 +152,7 @@ func (e *Engine) advanceFloor(p *peer, f *rxFlow, floor uint32) {
 	e.advanceBase(p, f)
 }
 
-// accept decides what becomes of a packet that is new.
+// accept handles a packet that is new, and returns how it ended.
 func (e *Engine) accept(p *peer, f *rxFlow, t *wire.Part, bytes []byte) int {
 	first, count := t.Seq-t.Index, wire.Count(t.Total, t.Fragment)
 	if t.Cancel {
@@ -186,8 +186,8 @@ func (e *Engine) accept(p *peer, f *rxFlow, t *wire.Part, bytes []byte) int {
 	return taken
 }
 
-// touched tells whether any packet of a message arrived before: if nothing is kept of
-// it all the same, it was given up.
+// touched reports whether any packet of a message arrived before. If there is no assembly of
+// it, it was given up.
 func (f *rxFlow) touched(first, count uint32) bool {
 	if int32(first-f.base) < 0 {
 		return true
@@ -235,9 +235,9 @@ func (e *Engine) refusal() int {
 	return refusedHere
 }
 
-// lacks decides what becomes of a packet for whose message there is no memory: it has to come
-// again if there may soon be some. Messages of an ordered flow that wait behind this one keep
-// theirs until it has come or was refused.
+// lacks decides how a packet ends if there is no memory for its message: it has to come again if
+// there may soon be some. Messages of an ordered flow that wait behind this one keep theirs
+// until it has come or was refused.
 func (e *Engine) lacks(f *rxFlow, t *wire.Part, first uint32) int {
 	if f.service == Ordered && first == f.base && f.assemblies != nil || !e.cfg.Host.Soon(int(t.Total)) {
 		return e.refusal()
@@ -268,8 +268,8 @@ func (e *Engine) complete(p *peer, f *rxFlow, a *assembly) {
 	e.cfg.Host.Deliver(&e.delivery, true)
 }
 
-// release delivers the messages of an ordered flow of which all before have come; with
-// all, also those that wait for what never comes.
+// release delivers the messages of an ordered flow when all before them have come; with all set,
+// also messages that wait for others that never come.
 func (e *Engine) release(p *peer, f *rxFlow, all bool) {
 	for {
 		var next *assembly
@@ -286,7 +286,7 @@ func (e *Engine) release(p *peer, f *rxFlow, all bool) {
 	}
 }
 
-// pass refuses what has not come of the packets before a number: it is too late.
+// pass refuses the packets before a number that have not come: they are too late.
 func (e *Engine) pass(f *rxFlow, first uint32) {
 	for ; int32(first-f.base) > 0; f.base++ {
 		if f.seen.has(f.base) {
@@ -300,7 +300,7 @@ func (e *Engine) pass(f *rxFlow, first uint32) {
 	}
 }
 
-// assemblyOf answers the message that lacks a packet.
+// assemblyOf returns the message that lacks a packet, or nil.
 func (f *rxFlow) assemblyOf(seq uint32) *assembly {
 	for a := f.assemblies; a != nil; a = a.next {
 		if seq-a.first < a.count && a.got < a.count {
@@ -341,7 +341,7 @@ func (e *Engine) remove(f *rxFlow, a *assembly) {
 	e.assemblies = a
 }
 
-// reap gives up messages of senders that fell silent, and answers when to look again.
+// reap gives up messages of senders that fell silent, and returns when to look again.
 func (e *Engine) reap(p *peer, f *rxFlow) time.Duration {
 	next := never
 	for a := f.assemblies; a != nil; {
@@ -361,8 +361,8 @@ func (e *Engine) reap(p *peer, f *rxFlow) time.Duration {
 	return next
 }
 
-// dropReceived ends the flows that come from a peer. What has arrived whole was
-// reported so, and is delivered.
+// dropReceived ends the flows that come from a peer. Messages that arrived completely were
+// reported as delivered, and are delivered.
 func (e *Engine) dropReceived(p *peer) {
 	for i, f := range &p.rx {
 		if f == nil {

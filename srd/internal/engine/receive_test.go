@@ -22,7 +22,7 @@ type feeder struct {
 	soon    bool
 }
 
-// feed makes one, with a session and a flow whose next number is base.
+// feed returns a feeder, with a session and a flow with base as its next number.
 func feed(t *testing.T, base uint32) *feeder {
 	w := settledPair(t, nil)
 	f := &feeder{t: t, n: w.nodes[1], p: w.nodes[1].e.peers[0], base: base}
@@ -60,7 +60,7 @@ func (f *feeder) Settled(*Result)                 {}
 func (f *feeder) PartSettled(uint64, int, Status) {}
 func (f *feeder) Pressure() uint8                 { return 77 }
 
-// part hands in a packet; Seq and Floor count from base. It answers the response, if one
+// part hands in a packet; Seq and Floor count from base. It returns the response, if one
 // is sent at once.
 func (f *feeder) part(p wire.Part, now bool) *wire.Response {
 	p.Seq, p.Floor = p.Seq+f.base, p.Floor+f.base
@@ -81,7 +81,7 @@ func (f *feeder) part(p wire.Part, now bool) *wire.Response {
 
 func bit(w []uint64, i uint32) bool { return i < uint32(64*len(w)) && w[i/64]>>(i%64)&1 != 0 }
 
-// says tells what a response says of a number.
+// says returns the status of a number in a response.
 func (f *feeder) says(r *wire.Response, seq uint32) Status {
 	f.t.Helper()
 	require.NotNil(f.t, r)
@@ -121,7 +121,7 @@ func TestRefusalsAreKept(t *testing.T) {
 }
 
 // A message for which there is no memory now and may be soon is not refused: its packet counts
-// as lost. One in its turn is, if others wait behind it for whose sake there is none.
+// as lost. A message in its turn is refused, if others wait behind it that have the memory.
 func TestMemoryIsSoonThere(t *testing.T) {
 	for _, service := range []uint8{Reliable, Ordered} {
 		for _, total := range []uint32{0, 350} {

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
-// replayer has what a node answers repeated to the other one, again and again, from the moment
+// replayer has the responses of a node repeated to the other one, again and again, from the moment
 // it is told to.
 type replayer struct {
 	w    *world
@@ -46,7 +46,7 @@ func (r *replayer) replay(each time.Duration) {
 	}
 }
 
-// What was answered before does not keep timers from ending, however often it comes again: a
+// An old response does not keep timers from ending, however often it comes again: a
 // message that was lost is sent again all the same.
 func TestReplayedResponsesReArmNoTimer(t *testing.T) {
 	for _, paths := range []int{1, 2} {

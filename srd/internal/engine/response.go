@@ -6,14 +6,14 @@ import (
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
-// How long a response waits in a burst, in AckDelays: for the next packet, of which the
-// last one said that it was sent; and in all.
+// How long a response waits in a burst, in AckDelays: for the next packet, which the last one
+// announced; and in all.
 const (
 	moreDelays  = 2
 	burstDelays = 16
 )
 
-// respond has a flow's sender told what arrived: at once, with the next packets that
+// respond has a response sent to a flow's sender: at once, with the next packets that
 // go there, or a little later; of a burst when it ends.
 func (e *Engine) respond(p *peer, f *rxFlow, now, more bool) {
 	if f.pending++; f.pending == 1 {

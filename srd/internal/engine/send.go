@@ -2,7 +2,7 @@ package engine
 
 import "github.com/goverbs/goverbs/srd/internal/wire"
 
-// message is one that was handed in and whose status is not known.
+// message is a message that was handed in and is not settled.
 type message struct {
 	tag      uint64
 	flow     *txFlow // nil: free
@@ -35,7 +35,7 @@ type txFlow struct {
 
 func (f *txFlow) busy() bool { return f.head != none || f.live != nil }
 
-// unsettled tells whether somebody waits for a peer.
+// unsettled reports whether a message to a peer is not settled.
 func (e *Engine) unsettled(p *peer) bool {
 	if p.flying > 0 {
 		return true
@@ -110,7 +110,7 @@ func (e *Engine) newMessage() uint32 {
 	return uint32(len(e.messages) - 1)
 }
 
-// Cancel gives a message up, unless it is settled. Its status tells whether that came
+// Cancel gives a message up, unless it is settled. Its status shows whether that came
 // in time.
 func (e *Engine) Cancel(h Handle) {
 	i := uint32(h)
@@ -119,9 +119,9 @@ func (e *Engine) Cancel(h Handle) {
 	}
 }
 
-// abort gives a message up. The receiver is to know which packets never come: those
-// under way are replaced when they are lost, and one more ends a message that has not
-// all its packets sent.
+// abort gives a message up. The receiver has to learn which packets never come: packets under
+// way are replaced by cancels when they are lost, and one more ends a message that is not
+// sent completely.
 func (e *Engine) abort(i uint32, why Status) {
 	m := &e.messages[i]
 	f := m.flow
@@ -168,7 +168,7 @@ func (e *Engine) unqueue(f *txFlow, i uint32) {
 	}
 }
 
-// finish tells what became of a message, and forgets it.
+// finish reports the status of a message, and forgets it.
 func (e *Engine) finish(i uint32) {
 	m := &e.messages[i]
 	r := &e.result
@@ -183,14 +183,14 @@ func (e *Engine) finish(i uint32) {
 	e.settle(f)
 }
 
-// settle releases what an idle flow does not need.
+// settle releases the ring of an idle flow.
 func (e *Engine) settle(f *txFlow) {
 	if f.live != nil && f.una == f.nxt {
 		e.releaseFlow(f)
 	}
 }
 
-// number gives the next packet of a flow its number: it answers the message.
+// number gives the next packet of a flow its number seq, and returns it and its message i.
 func (e *Engine) number(f *txFlow) (i, seq uint32) {
 	i = f.head
 	m := &e.messages[i]
@@ -209,7 +209,7 @@ func (e *Engine) number(f *txFlow) (i, seq uint32) {
 	return i, seq
 }
 
-// packetSettled notes that a packet arrived, or was refused.
+// packetSettled records that a packet arrived, or was refused.
 func (e *Engine) packetSettled(f *txFlow, seq uint32, refused bool) {
 	l := f.live
 	k := l.at(seq)
@@ -257,7 +257,7 @@ func (e *Engine) packetSettled(f *txFlow, seq uint32, refused bool) {
 	}
 }
 
-// fail gives up what was sent to a peer, and with all also what was not.
+// fail gives up the messages that were sent to a peer; with all set, also the others.
 func (e *Engine) fail(p *peer, all bool) {
 	p.longs = 0
 	for _, f := range &p.tx {

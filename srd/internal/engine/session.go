@@ -6,13 +6,13 @@ import (
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
-// Source is where a packet came from, as the device says.
+// Source is the sender of a packet, as the device reports it.
 type Source struct {
 	GID [16]byte
 	QPN uint32
 }
 
-// Receive takes a packet that arrived.
+// Receive handles a packet that arrived.
 func (e *Engine) Receive(from Source, b []byte) {
 	e.Stats.Received++
 	k := &e.packet
@@ -47,7 +47,7 @@ func (e *Engine) Receive(from Source, b []byte) {
 	case wire.Welcome:
 		e.onWelcome(p, k)
 	case wire.Flow:
-		if p.remote == 0 { // its Welcome was lost, and nobody here waits for it
+		if p.remote == 0 { // its Welcome was lost, and no message here waits for it
 			p.wanted = true
 			e.greet(p)
 			return
@@ -68,7 +68,7 @@ func (e *Engine) Receive(from Source, b []byte) {
 	}
 }
 
-// onFlow takes what an established session brought.
+// onFlow handles a packet of an established session.
 func (e *Engine) onFlow(p *peer, k *wire.Packet) {
 	e.named(p, k.Heard)
 	e.network(p).came |= 1 << (k.SubFlow % MaxPaths)
@@ -83,7 +83,7 @@ func (e *Engine) onFlow(p *peer, k *wire.Packet) {
 	}
 }
 
-// greet asks for a session, or whether the old one is still there.
+// greet asks for a session, or checks that the old one still exists.
 func (e *Engine) greet(p *peer) {
 	if p.state == greeting {
 		return
@@ -97,17 +97,17 @@ func (e *Engine) greet(p *peer) {
 	e.enqueue(p)
 }
 
-// helloTimeout is how long a greeting waits for its answer: longer after each path had
-// one. It varies by half: of many that greet at once, and find a queue full, others would all come back
+// helloTimeout returns how long a greeting waits for its reply: longer after each path had one.
+// It varies by half: peers that greet at once, and find a queue full, would otherwise come back
 // at once, and find it full again.
 func (e *Engine) helloTimeout(p *peer) time.Duration {
 	t := min(4*e.cfg.MinTimeout<<min(int(p.hellos)/e.cfg.Paths, 6), e.cfg.PeerTimeout/8)
 	return t/2 + time.Duration(e.rng.Int64N(int64(t)))
 }
 
-// onHello gives a session to who asks for one. A stranger first shows that it receives
-// what is sent to its address, by a cookie; or that it has the deployment's key, and
-// that the greeting is not an old one. Until then nothing is kept of it.
+// onHello grants a session to a peer that asks for one. A stranger first shows by a cookie that
+// it receives at its address; or that it has the deployment's key, and that the greeting is not
+// an old one. Until then no state is kept for it.
 func (e *Engine) onHello(from Source, k *wire.Packet, b []byte) {
 	g := &k.Greeting
 	if from.GID != g.From.GID || g.Token == 0 || g.Epoch == 0 {
@@ -144,7 +144,7 @@ func (e *Engine) onHello(from Source, k *wire.Packet, b []byte) {
 	}
 	if !old && g.Cookie != 0 {
 		if e.hosts.Shows(g, e.now) {
-			k.HasPart = false // what was asked for a cookie goes through the session
+			k.HasPart = false // its message, if any, is sent again by the session
 			e.adopt(p, k)
 			return
 		}
@@ -182,9 +182,9 @@ func (e *Engine) adopt(p *peer, k *wire.Packet) {
 }
 
 // renew begins a session with a peer that has forgotten the one before, or is another
-// incarnation: the windows of both sides begin anew. What was sent before was perhaps
-// received, and ends as unresponsive: how long ago that was tells nothing, since clocks stop
-// with their hosts. The token of a slot never changes, so that both sides mean the same
+// incarnation: the windows of both sides begin anew. Messages sent before may have been
+// received, and end as unresponsive, however long ago they were sent, since clocks stop with
+// their hosts. The token of a slot never changes, so that both sides mean the same
 // session when their greetings cross.
 func (e *Engine) renew(p *peer, epoch, token uint64, limits wire.Limits) {
 	e.Stats.Sessions++
@@ -217,7 +217,7 @@ func (e *Engine) establish(p *peer) {
 // onChallenge greets again, with the cookie.
 func (e *Engine) onChallenge(p *peer, k *wire.Packet) {
 	c := &k.Challenge
-	if p.state == established && c.Known > p.mine { // it greets one of whom it knows a later incarnation
+	if p.state == established && c.Known > p.mine { // the peer knows a later incarnation of this endpoint
 		e.greet(p)
 		c.Cookie = 0
 	}
@@ -259,8 +259,8 @@ func (e *Engine) onWelcome(p *peer, k *wire.Packet) {
 	e.resend(p)
 }
 
-// onReset verifies a session that the peer seems not to know. Anybody can say so:
-// nothing is given up before the peer's own word.
+// onReset verifies a session that the peer seems not to know. Any host can send a Reset:
+// nothing is given up before the peer itself confirms it.
 func (e *Engine) onReset(from Source, k *wire.Packet) {
 	if k.Slot >= uint32(len(e.peers)) {
 		e.Stats.Bogus++

@@ -2,10 +2,10 @@ package engine
 
 import "time"
 
-// Silence is when timers end and nothing is answered by any path. Either all is lost, or all
-// waits in a queue that has grown long: then what is sent again makes it longer.
+// In a silence timers end and no response comes by any path. Either all packets are lost, or all
+// wait in a queue that has grown long: then packets that are sent again make it longer.
 
-// answers notes that something came back by any path.
+// answers records that something came back by any path.
 func (e *Engine) answers(p *peer) {
 	n := e.network(p)
 	n.answered = e.now
@@ -19,14 +19,14 @@ func (e *Engine) answers(p *peer) {
 	}
 }
 
-// patience is by how much timers are longer, in doublings, since timers have ended in a row
-// while nothing was answered by any path: what is sent again by another one waits in the same
-// queue. The first one is for a packet that was lost. Meanwhile probes tell what works.
+// patience returns how often timers are doubled, since timers have ended in a row while no
+// response came by any path: a packet that is sent again by another path waits in the same
+// queue. The first timer does not count: a packet was lost. Meanwhile probes show what works.
 func (n *network) patience() uint8 { return 3 * (max(n.silent, 1) - 1) }
 
-// unanswered counts a timer that ended, unless it began before the last one that was counted
-// did, or something came back meanwhile. There is too much under way for a queue that nobody
-// has measured yet.
+// unanswered counts a timer that ended, unless it began before the last counted one ended, or
+// something came back meanwhile. It halves the window when timers become longer: too much is
+// under way for a queue that no round trip has measured yet.
 func (e *Engine) unanswered(n *network, armed time.Duration) {
 	if armed < n.silentAt || armed < n.answered {
 		return
@@ -38,10 +38,11 @@ func (e *Engine) unanswered(n *network, armed time.Duration) {
 	}
 }
 
-// afterSilence takes the first round trip after a silence. What timers took for lost, and
-// was not sent so long ago, is still on its way. After more than one of them had ended,
-// timers of all paths that were shorter allow for it: none was answered sooner. The round trip itself stays as
-// measured, since the window is judged once in each, and a queue may be gone soon.
+// afterSilence handles the first round trip after a silence. Packets that timers took for lost,
+// and that were sent less than a round trip ago, are still on their way. If more than one timer
+// had ended, rttvar is raised on every path with a shorter timeout than this round trip.
+// The round trip itself stays as measured, since the window is judged once in each, and a queue
+// may be gone soon.
 func (e *Engine) afterSilence(p *peer, rtt time.Duration) {
 	n := e.network(p)
 	if n.silent == 0 {
@@ -58,7 +59,8 @@ func (e *Engine) afterSilence(p *peer, rtt time.Duration) {
 	}
 }
 
-// unlose takes what a timer took for lost, and was sent since then, for under way again.
+// unlose moves packets that a timer took for lost, and that were sent after since, back to the
+// packets under way.
 func (e *Engine) unlose(p *peer, since time.Duration) {
 	for _, f := range &p.tx {
 		if f == nil || f.live == nil {

@@ -55,7 +55,7 @@ func slowIncast(t *testing.T, messages, size int) (share float64, again, probes 
 	return share, again, probes
 }
 
-// They wait for it, and nobody is given up.
+// They wait for it, and no peer is given up.
 func TestSlowIncast(t *testing.T) {
 	for _, c := range []struct {
 		messages, size, packets int
@@ -168,12 +168,12 @@ func TestUnlose(t *testing.T) {
 		require.Equal(t, k.path == 0, k.state == lost)
 	}
 	paths[0].retired = false
-	e.resend(p) // a session has begun in which nobody has got it
+	e.resend(p) // a session has begun in which it has not arrived
 	e.unlose(p, 0)
 	require.Equal(t, slices.Repeat([]uint8{lost}, 6), states())
 }
 
-// The echo of a probe ends a silence as a response does, and tells how long all had to wait.
+// The echo of a probe ends a silence as a response does, and shows how long all had to wait.
 func TestEchoAfterSilence(t *testing.T) {
 	w := settledPair(t, nil)
 	a := w.nodes[0]

@@ -54,7 +54,7 @@ func benchmarkMessages(b *testing.B, ends func(i int) (*Engine, *Engine)) {
 	}
 }
 
-// BenchmarkPingPong is what both engines do for a message to a peer that answers each by one at once, so
+// BenchmarkPingPong measures what both engines do for a message to a peer that replies at once, so
 // that responses go with messages, on eight paths of 200 us.
 func BenchmarkPingPong(b *testing.B) {
 	const delay = 200 * time.Microsecond

@@ -6,7 +6,7 @@ import (
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
-// PeerStats are what is known of a peer.
+// PeerStats describe a peer.
 type PeerStats struct {
 	Addr        wire.Addr
 	Established bool
@@ -16,7 +16,7 @@ type PeerStats struct {
 	Paths       []PathStats
 }
 
-// PathStats are what is known of a path to a peer that is not idle.
+// PathStats describe a path to a peer that is not idle.
 type PathStats struct {
 	RoundTrip, Least time.Duration
 	Loss             float64 // of the last packets
@@ -25,10 +25,10 @@ type PathStats struct {
 	Suspect, Retired bool
 }
 
-// Count answers what happened so far.
+// Count returns the counters so far.
 func (e *Engine) Count() *Stats { return &e.Stats }
 
-// Peers calls a function for each peer, of which it keeps nothing.
+// Peers calls f for each peer. f must not keep its argument.
 func (e *Engine) Peers(f func(*PeerStats)) {
 	var s PeerStats
 	for _, p := range e.peers {

@@ -6,8 +6,8 @@ import (
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
-// Strangers holds answers to those of whom nothing is kept: few, and at a bounded rate. The
-// zero value has to be told how many it may give at once, by Begin.
+// Strangers queues rate-limited replies to unauthenticated senders. Begin must be called before
+// the first use.
 type Strangers struct {
 	answers  [32]Answer
 	first, n int
@@ -15,7 +15,7 @@ type Strangers struct {
 	filled   time.Duration
 }
 
-// Answer is one of them: of few types, and short.
+// Answer is a reply to an unauthenticated sender.
 type Answer struct {
 	To        wire.Addr
 	Type      wire.Type
@@ -25,15 +25,15 @@ type Answer struct {
 	Challenge wire.Challenged
 }
 
-// StrangerBurst is how many there are at once at most.
+// StrangerBurst is the largest number of replies in a burst.
 const StrangerBurst = 64
 
 const strangerRate = 100 * time.Microsecond // between two of them
 
-// Begin allows the first answers.
+// Begin allows a first burst of replies.
 func (s *Strangers) Begin() { s.credit = StrangerBurst }
 
-// Add keeps an answer, and answers false if there are too many.
+// Add queues a reply, and returns false if there are too many.
 func (s *Strangers) Add(a Answer, now time.Duration) bool {
 	if n := int((now - s.filled) / strangerRate); n > 0 {
 		s.credit, s.filled = min(s.credit+n, StrangerBurst), now
@@ -47,11 +47,11 @@ func (s *Strangers) Add(a Answer, now time.Duration) bool {
 	return true
 }
 
-// Empty tells whether there is none to be sent.
+// Empty reports whether no reply is queued.
 func (s *Strangers) Empty() bool { return s.n == 0 }
 
-// Next takes an answer, of which there is one, writes its packet to b, and answers where
-// it goes.
+// Next takes a reply from the queue, which must not be empty, writes its packet to b, and returns
+// its destination.
 func (s *Strangers) Next(stamp uint32, b []byte) Out {
 	a := &s.answers[s.first]
 	s.first = (s.first + 1) % len(s.answers)

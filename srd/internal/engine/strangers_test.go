@@ -21,7 +21,7 @@ func hello(from, to wire.Addr, g wire.Greeting, key *wire.Key) []byte {
 	return b
 }
 
-// answers are what a node's engine sends now.
+// answers returns the packets that a node's engine sends now.
 func answers(n *node) (out []wire.Packet) {
 	var b [wire.MaxHeaders]byte
 	var o Out
@@ -37,7 +37,7 @@ func answers(n *node) (out []wire.Packet) {
 
 func source(a wire.Addr) Source { return Source{GID: a.GID, QPN: a.QPN} }
 
-// Strangers without a cookie cost nothing that stays, and few answers.
+// Strangers without a cookie cost nothing that stays, and few replies.
 func TestStrangersCostNothing(t *testing.T) {
 	w := newWorld(t, 1, 1, simple(2))
 	n := w.nodes[0]
@@ -411,7 +411,7 @@ func TestGrants(t *testing.T) {
 	require.EqualValues(t, 0, e.share(e.peers[0]))
 }
 
-// A session of which only the peer knows, since its Welcome was lost and nobody waits for
+// A session of which only the peer knows, since its Welcome was lost and no message waits for
 // it, is found when the peer sends.
 func TestSessionThatOnlyThePeerKnows(t *testing.T) {
 	cfg := simple(1)
@@ -438,7 +438,7 @@ func TestSessionThatOnlyThePeerKnows(t *testing.T) {
 	require.Equal(t, Delivered, m.status)
 }
 
-// A peer that restarts with its clock set back is told so by whoever knew its predecessor,
+// A peer that restarts with its clock set back is told so by a peer that knew its predecessor,
 // and is reached: also if it never sends first.
 func TestPeerBackInTime(t *testing.T) {
 	for _, key := range []*wire.Key{nil, {1, 2}} {

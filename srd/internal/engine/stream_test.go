@@ -19,7 +19,7 @@ func (f *feeder) arrive(seq uint32, number uint16, more bool) []wire.Packet {
 	return answers(f.n)
 }
 
-// pass lets time go by, and answers the responses.
+// pass lets time go by, and returns the responses.
 func (f *feeder) pass(d time.Duration) []wire.Packet {
 	f.n.w.now += d
 	f.n.e.Advance(f.n.raw())
@@ -74,7 +74,7 @@ func TestResponseWaitsForTheBurst(t *testing.T) {
 	require.Len(t, next(true), 1)
 }
 
-// A packet by which a message ends that is given up is answered at once: somebody waits.
+// The packet that ends a message that is given up has a response at once: a caller waits.
 func TestCancelIsAnsweredAtOnce(t *testing.T) {
 	w := settledPair(t, nil)
 	a := w.nodes[0]
@@ -91,7 +91,7 @@ func TestCancelIsAnsweredAtOnce(t *testing.T) {
 	require.True(t, sent[0].RespondNow)
 }
 
-// Who has more to be sent at once says so.
+// A sender that has more to send at once says so.
 func TestMore(t *testing.T) {
 	w := settledPair(t, nil)
 	a := w.nodes[0]
@@ -362,7 +362,7 @@ func TestBurstsUseWhatTheyTake(t *testing.T) {
 	require.EqualValues(t, 12, n.n)
 }
 
-// Who has more to send than it may sends half a window at a time, or a burst, and not what each
+// A sender with more to send than it may sends half a window at a time, or a burst, not what each
 // response allows.
 func TestFewPacketsWait(t *testing.T) {
 	w := settledPair(t, func(c *Config) { c.Paths = 4 })
@@ -375,7 +375,7 @@ func TestFewPacketsWait(t *testing.T) {
 			w.model.post(a, 1, Reliable, 64).count = 1 // nothing is carried to the other node
 		}
 	}
-	settle := func(count uint32) int { // so many are answered
+	settle := func(count uint32) int { // so many are acknowledged
 		f := p.tx[Reliable]
 		w.now += 100 * time.Microsecond
 		e.Advance(a.raw())

@@ -2,8 +2,8 @@ package engine
 
 import "time"
 
-// wake has a peer looked at no later than at a time. Most timers are re-armed before
-// they end: the look then finds nothing, and asks for the next one.
+// wake schedules tick for a peer no later than at. Most timers are re-armed before they end:
+// tick then finds nothing due, and schedules the next one.
 func (e *Engine) wake(p *peer, at time.Duration) {
 	if at >= p.wakeAt {
 		return
@@ -123,8 +123,8 @@ func (e *Engine) tick(p *peer) {
 	}
 }
 
-// silence tells of each quarter of PeerTimeout that a peer has been silent for, and returns
-// when the next one ends.
+// silence calls Config.Silent for each quarter of PeerTimeout that a peer has been silent for,
+// and returns when the next one ends.
 func (e *Engine) silence(p *peer) time.Duration {
 	quarter := e.cfg.PeerTimeout / 4
 	n := min((e.now-p.progress)/max(quarter, 1), 3)

@@ -13,19 +13,19 @@ import (
 // receiver, however many want to send (as the tokens of pHost, and the pulls of NDP and EQDS).
 
 const (
-	// senderAge is how long a peer that sent is one that sends.
+	// senderAge is how long a peer counts as a sender after it sent.
 	senderAge = 50 * time.Millisecond
 	// turnShare is which part of the budget a turn is, and turnMost how many packets at most.
 	turnShare = 32
 	turnMost  = 16
 	// turnTimers is how long a turn lasts at most, in MinTimeouts, until it was measured how long
-	// the first packet of a turn takes to come, and turnTimes how many times as long. That is the
-	// least of the last tookShare of PeerTimeout: who lets its own wait has no longer turns for it,
-	// in which others would have none.
+	// the first packet of a turn takes to come, and then turnTimes times that. The least time of
+	// the last tookShare of PeerTimeout counts: a peer that delays its first packet gets no longer
+	// turns for it, in which others would have none.
 	turnTimers = 8
 	turnTimes  = 3
 	tookShare  = 16
-	// idleTurns is how many turns in a row a peer gets of which it uses nothing.
+	// idleTurns is how many turns in a row a peer gets without using them.
 	idleTurns = 3
 )
 
@@ -41,7 +41,7 @@ type senders struct {
 	tookAt  time.Duration
 }
 
-// turn is what is known of a peer as one of many senders.
+// turn is the state of a peer as one of many senders.
 type turn struct {
 	since   time.Duration // when it was granted something of which nothing has come, or 0
 	expires time.Duration
@@ -69,7 +69,7 @@ func (e *Engine) enter(p *peer) {
 	}
 }
 
-// leave counts a peer no more.
+// leave removes a peer from the senders.
 func (e *Engine) leave(p *peer) {
 	e.endTurn(p)
 	if !p.sender {
@@ -91,13 +91,13 @@ func (e *Engine) stops(i int) {
 	s.list = s.list[:len(s.list)-1]
 }
 
-// turnSize is how many packets a turn has at least.
+// turnSize returns how many packets a turn has at least.
 func (e *Engine) turnSize() int { return min(max(e.cfg.Budget/turnShare, 1), turnMost) }
 
-// crowded tells whether peers take turns: a share would be less than one.
+// crowded reports whether peers take turns: a share would be less than one turn.
 func (e *Engine) crowded() bool { return len(e.senders.list)*e.turnSize() > e.cfg.Budget }
 
-// share is how many packets a peer may have under way towards this endpoint.
+// share returns how many packets a peer may have under way towards this endpoint.
 func (e *Engine) share(p *peer) uint16 {
 	s := &e.senders
 	for range min(2, len(s.list)) { // a look at two each time finds those that stopped
@@ -117,10 +117,10 @@ func (e *Engine) share(p *peer) uint16 {
 	return e.network(p).turn.left
 }
 
-// takesTurns tells whether a peer has a turn, or waits for one.
+// takesTurns reports whether a peer has a turn, or waits for one.
 func (p *peer) takesTurns() bool { return p.net != nil && (p.net.turn.waits || p.net.turn.left > 0) }
 
-// enough is how many packets of a peer have a response at once.
+// enough returns after how many packets of a peer a response goes at once.
 func (e *Engine) enough(p *peer) uint16 {
 	if e.crowded() {
 		return uint16(e.turnSize())
@@ -128,7 +128,7 @@ func (e *Engine) enough(p *peer) uint16 {
 	return min(32, max(1, e.share(p)/4))
 }
 
-// sends notes a packet of a flow, and what its sender says of others.
+// sends records a packet of a flow, and whether its sender says that others wait.
 func (e *Engine) sends(p *peer, f *rxFlow, k *wire.Packet) {
 	s, t := &e.senders, &e.network(p).turn
 	if t.since > 0 {
@@ -159,7 +159,7 @@ func (e *Engine) sends(p *peer, f *rxFlow, k *wire.Packet) {
 	e.giveTurns()
 }
 
-// turnTook notes how long the first packet of a turn took to come.
+// turnTook records how long the first packet of a turn took to come.
 func (e *Engine) turnTook(d time.Duration) {
 	s := &e.senders
 	d = max(d, 1)
@@ -171,7 +171,7 @@ func (e *Engine) turnTook(d time.Duration) {
 	}
 }
 
-// greets notes a greeting: who greets has something to send.
+// greets records a greeting: its sender has something to send.
 func (e *Engine) greets(p *peer) {
 	if e.crowded() {
 		e.network(p).turn.wants = true
@@ -180,9 +180,9 @@ func (e *Engine) greets(p *peer) {
 	}
 }
 
-// asksTurn has a peer wait for a turn if it has more to send than half of its last one. It does
-// so in front of others if a turn ends the message that its last one began: else all messages
-// would end at the end.
+// asksTurn queues a peer for a turn if it has more to send and at most half of its last turn is
+// left. The peer goes in front of others if a turn ends the message that its last one began:
+// otherwise all messages would end late.
 func (e *Engine) asksTurn(p *peer) {
 	t := &e.network(p).turn
 	if !t.wants || t.waits || t.left > t.size/2 || !e.crowded() {
@@ -192,7 +192,7 @@ func (e *Engine) asksTurn(p *peer) {
 	e.queueTurn(p, t.ends)
 }
 
-// queueTurn puts a peer in front of those that wait for a turn, or behind them.
+// queueTurn puts a peer in front of the queue for turns, or behind it.
 func (e *Engine) queueTurn(p *peer, front bool) {
 	s, t := &e.senders, &p.net.turn
 	t.waits, t.next = true, none
@@ -217,7 +217,7 @@ func (e *Engine) dequeueTurn() *peer {
 	return p
 }
 
-// giveTurns hands out what is free of the budget: turns, or more if there are few that wait.
+// giveTurns hands out the free part of the budget: turns, or more if few peers wait.
 func (e *Engine) giveTurns() {
 	s := &e.senders
 	for s.length > 0 {
@@ -250,7 +250,7 @@ func (e *Engine) giveTurns() {
 	}
 }
 
-// tellShare has a peer told what it may send, by a response if there is a flow for one.
+// tellShare sends a peer its grant, in a response if there is a flow for one.
 func (e *Engine) tellShare(p *peer) {
 	e.enqueue(p)
 	for _, f := range &p.rx {
@@ -262,13 +262,13 @@ func (e *Engine) tellShare(p *peer) {
 	p.net.turn.owed = true
 }
 
-// grant tells a peer what it may send of which there is no flow.
+// grant adds the grant of a peer that has no flow to a packet.
 func (e *Engine) grant(p *peer, k *wire.Packet) {
 	k.HasCredit, k.Credit = true, wire.Credit{Grant: e.share(p)}
 	e.network(p).turn.owed = false
 }
 
-// turnOver takes back what a peer did not use of its turn in time, and answers when to look
+// turnOver takes back what a peer did not use of its turn in time, and returns when to look
 // again. The grant may have been lost, or the packets: the peer has another turn.
 func (e *Engine) turnOver(p *peer) time.Duration {
 	t := &p.net.turn

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
-// checkTurns looks at what is kept of turns: what was granted, and who waits.
+// checkTurns checks the state of turns: the packets granted, and the peers that wait.
 func (e *Engine) checkTurns(t testing.TB) {
 	granted, waiting := 0, 0
 	for _, p := range e.peers {
@@ -257,7 +257,7 @@ func TestTurnsGoOn(t *testing.T) {
 	require.LessOrEqual(t, ended, 1, "the first turn")
 }
 
-// Who needs one turn more to end its message has it before others, once.
+// A peer that needs one turn more to end its message has it before others, once.
 func TestTurnThatEndsAMessage(t *testing.T) {
 	_, e := crowded(t, 32)
 	p := e.peers[:4]
@@ -320,7 +320,7 @@ func TestTurnThatIsNotUsed(t *testing.T) {
 	e.checkTurns(t)
 }
 
-// Who greets without a part is told what it may send by the Welcome: nothing, while many wait.
+// A Welcome to a greeting without a part has a grant: nothing, while many wait.
 func TestGreetingOfOneOfMany(t *testing.T) {
 	w, _, _ := crowd(t, 40, 32, nil)
 	hub := w.nodes[0]
@@ -370,7 +370,7 @@ func TestGreetingsSpread(t *testing.T) {
 	require.Greater(t, most, base*14/10)
 }
 
-// Who waits counts as one that sends, and is remembered, however long its turn takes to come; so
+// A peer that waits counts as a sender, and is remembered, however long its turn takes to come; so
 // does one that has a turn. Both end with the peer.
 func TestWaitingIsNoRest(t *testing.T) {
 	w, _, _ := crowd(t, 40, 32, nil)
@@ -482,7 +482,7 @@ func TestTimeOfTurnsThatGoOn(t *testing.T) {
 }
 
 // Peers that say that they have more to send, and let nearly all of each turn pass, share what there
-// is with others as if they sent: they do not stop who sends.
+// is with others as if they sent: they do not stop peers that send.
 func TestSendersThatLie(t *testing.T) {
 	long(t)
 	const liars = 60 // more than can have a turn
@@ -523,7 +523,7 @@ func TestSendersThatLie(t *testing.T) {
 	require.Less(t, w.now-begin, 500*time.Millisecond)
 }
 
-// Who does not use two turns in a row has shorter ones, until it does again.
+// A peer that does not use two turns in a row has shorter ones, until it does again.
 func TestShorterTurns(t *testing.T) {
 	_, e := crowded(t, 256)
 	require.Equal(t, 8, e.turnSize())
@@ -589,7 +589,7 @@ func TestNoProbesWithoutAGrant(t *testing.T) {
 	require.Equal(t, 1, probes)
 }
 
-// Who was granted nothing and has nothing to send tries its paths all the same while the other
+// A peer without a grant and with nothing to send tries its paths all the same while the other
 // end sends: its responses go by them.
 func TestProbesOfWhoResponds(t *testing.T) {
 	w := settledPair(t, func(c *Config) { c.Paths = 4 })
@@ -628,8 +628,8 @@ func TestProbesOfWhoResponds(t *testing.T) {
 	}
 }
 
-// A grant begins the times between asks anew; who has nothing more to send is not held up by what it
-// told before.
+// A grant begins the times between asks anew; a peer with nothing more to send is not held up by
+// what it told before.
 func TestGrantEndsAsking(t *testing.T) {
 	w := settledPair(t, nil)
 	a := w.nodes[0]

@@ -3,7 +3,7 @@
 // the machines, it has no I/O, clock, goroutine or lock.
 //
 // The driver makes handles, one after the other, since the kernel may ask the network for a
-// neighbour. While that does not answer, which takes a second, others are made beside it.
+// neighbour. While no reply comes, which takes a second, others are made beside it.
 package handles
 
 import (
@@ -14,15 +14,15 @@ import (
 // GID names a port.
 type GID = [16]byte
 
-// Way is one to a port, for all endpoints there. Most devices choose the UDP source port,
-// and routers the path by that, by the flow label of an address handle (Label is not 0);
-// Soft-RoCE does so by the queue pair, and EFA by itself.
+// Way is a way to a port, for all endpoints there. Most devices choose the UDP source port,
+// by which routers choose the path, by the flow label of an address handle (Label is not 0);
+// Soft-RoCE chooses it by the queue pair, and EFA chooses paths by itself.
 type Way struct {
 	To    GID
 	Label uint32
 }
 
-// Handle is an address handle, and what of it is in use.
+// Handle is an address handle, and how many sends use it.
 type Handle[A any] struct {
 	AH   A
 	Uses int // sends that have not completed
@@ -60,26 +60,25 @@ type Cache[A any] struct {
 const (
 	MaxHandles  = 1 << 14
 	MaxMaking   = 32 // at once
-	forStranger = 4  // of them: anybody may name an address at which nobody is
+	forStranger = 4  // of them: a stranger may name an address that does not exist
 
 	strangersParked = 16 // others are asked again when they greet again
 
 	// A stranger may be the successor of an endpoint to which there is a handle, on another NIC:
-	// one that is older is made again.
+	// a handle older than strangerAge is made again.
 	strangerAge = time.Second
 
-	helpAfter = 50 * time.Millisecond // that none was made, those that wait are made by others
+	helpAfter = 50 * time.Millisecond // without a handle made, Help is called
 )
 
-// Share returns how many ways to each host there are at most: as many as have handles for all
-// hosts at once.
+// Share returns the largest number of ways to a host, such that all hosts have handles at once.
 func (c *Cache[A]) Share() int { return max(1, MaxHandles/max(1, len(c.hosts))) }
 
 // Way returns the way to a port by a path. With very many hosts several paths have one.
 func (c *Cache[A]) Way(to GID, path int) Way { return Way{to, c.Labels[path%c.Share()]} }
 
 // Take returns the handle for packet i, which counts as a use of it. If there is none yet, the
-// packet waits until Resume or Lost tells of it; waits is false if too many wait already.
+// packet waits until Resume or Lost returns it; waits is false if too many wait already.
 func (c *Cache[A]) Take(i uint32, to Way, stranger bool) (h *Handle[A], waits bool) {
 	h, coming := c.get(to, stranger)
 	switch {
@@ -137,7 +136,7 @@ func (c *Cache[A]) ask(to Way) {
 	c.Ask(to)
 }
 
-// help has what waits behind handles that take long made beside them.
+// help calls Help if no handle was made for helpAfter.
 func (c *Cache[A]) help() {
 	if c.Help == nil {
 		return
@@ -166,14 +165,15 @@ func (c *Cache[A]) evict() bool {
 	return false
 }
 
-// Life changes with each DropAll: a handle that was begun in an earlier life leads nowhere.
+// Life returns a number that changes with each DropAll: a handle that was begun in an earlier
+// life leads nowhere.
 func (c *Cache[A]) Life() uint32 { return c.life }
 
-// Discard has a handle closed that was made in vain.
+// Discard has a handle closed that is not needed.
 func (c *Cache[A]) Discard(ah A) { c.dropped = append(c.dropped, &Handle[A]{AH: ah, made: true}) }
 
-// Made takes a handle that was asked for, or that there is none, and reports whether its first
-// packet was for a stranger. Resume or Lost is to be called then.
+// Made takes a handle that was asked for, or with ok false records that it could not be made, and
+// reports whether its first packet was for a stranger. Resume or Lost must be called then.
 func (c *Cache[A]) Made(to Way, ah A, ok bool) (stranger bool) {
 	c.making--
 	c.helped = c.Now()
@@ -197,15 +197,15 @@ func (c *Cache[A]) Made(to Way, ah A, ok bool) (stranger bool) {
 	return h.stranger
 }
 
-// Resume gives back all packets that wait: they are taken to their handles again.
+// Resume returns all packets that wait; the caller passes them to Take again.
 func (c *Cache[A]) Resume() []uint32 {
 	waiting := c.parked
 	c.parked = nil
 	return waiting
 }
 
-// Lost gives up the packets that wait for a handle that cannot be made. way returns the way of a
-// packet. The other handles may have been too many to be asked for at once.
+// Lost removes and returns the packets that wait for a handle that cannot be made. way returns
+// the way of a packet. Other handles, which may have been too many at once, are asked for.
 func (c *Cache[A]) Lost(to Way, way func(i uint32) (w Way, stranger bool)) (lost []uint32) {
 	c.parked = slices.DeleteFunc(c.parked, func(i uint32) bool {
 		w, stranger := way(i)
@@ -230,7 +230,7 @@ func (c *Cache[A]) Drop(to Way) {
 }
 
 func (c *Cache[A]) drop(to Way, h *Handle[A]) {
-	if h.made { // else Made sees to it
+	if h.made { // else Made handles it
 		c.forget(to)
 		c.dropped = append(c.dropped, h)
 	}
@@ -261,7 +261,7 @@ func (c *Cache[A]) Renew(to GID) {
 	}
 }
 
-// Unused takes out the handles that were dropped and are not in use.
+// Unused removes and returns the handles that were dropped and are not in use.
 func (c *Cache[A]) Unused() (out []A) {
 	c.dropped = slices.DeleteFunc(c.dropped, func(h *Handle[A]) bool {
 		if h.Uses == 0 {
@@ -272,7 +272,7 @@ func (c *Cache[A]) Unused() (out []A) {
 	return out
 }
 
-// All calls a function for each handle that was made and not given out by Unused.
+// All calls f for each handle that was made and not returned by Unused.
 func (c *Cache[A]) All(f func(Way, A)) {
 	for to, h := range c.of {
 		if h.made {

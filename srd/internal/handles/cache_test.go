@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// cache is one whose handles are numbers, and whose time stands still.
+// cache is a cache with numbers for handles and a clock that stands still.
 type cache struct {
 	Cache[int]
 	now   time.Duration

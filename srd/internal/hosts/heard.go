@@ -7,7 +7,7 @@ import (
 )
 
 // Heard is when something came from a peer last: by the machine's clock, which does not jump,
-// and by the one that it follows.
+// and by the clock passed to Advance.
 type Heard struct{ At, Raw time.Duration }
 
 // Forgets reports whether nothing came for so long that the peer may forget this endpoint, at

@@ -15,7 +15,7 @@ type Config struct {
 	Trusted  bool     // peers have the deployment's key: one host may have all peers
 	MaxPeers int
 	EvictAge time.Duration // how long a silent peer is remembered at least
-	Born     uint64        // wall clock in nanoseconds: greetings from before may have been answered by a predecessor
+	Born     uint64        // wall clock in nanoseconds: a predecessor may have accepted greetings from before
 
 	// Idle reports whether the peer in a slot, if there is one, may be forgotten.
 	Idle func(slot uint32) bool
@@ -55,7 +55,7 @@ func (t *Table) Slot(a wire.Addr) (slot uint32, ok bool) {
 	return slot, ok
 }
 
-// Share returns how many peers one host may have that greets without a key.
+// Share returns how many peers one host may have without a key.
 func (t *Table) Share() int { return max(16, t.cfg.MaxPeers/16) }
 
 func (t *Table) host(gid *[16]byte) uint16 {
@@ -74,7 +74,7 @@ func (t *Table) Admits(gid [16]byte, now time.Duration) bool {
 	return t.evict(&t.own, now, func(i uint32) bool { return t.hosts[i] == host && t.cfg.Idle(i) })
 }
 
-// Add gives an address that has none a slot, and reports false if there is none. Slots are
+// Add gives a slot to an address that has none, and reports whether one was free. Slots are
 // numbered from 0. An idle peer makes room if there are MaxPeers.
 func (t *Table) Add(a wire.Addr, now time.Duration) (slot uint32, ok bool) {
 	if len(t.free) == 0 && len(t.hosts) == t.cfg.MaxPeers && !t.evict(&t.any, now, t.cfg.Idle) {
@@ -90,7 +90,7 @@ func (t *Table) Add(a wire.Addr, now time.Duration) (slot uint32, ok bool) {
 	return slot, true
 }
 
-// Remove takes the slot of an address back, whose last greeting had that stamp.
+// Remove frees the slot of an address. stamp is that of its last greeting.
 func (t *Table) Remove(a wire.Addr, stamp uint64) {
 	slot := t.slots[a]
 	delete(t.slots, a)

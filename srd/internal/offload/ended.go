@@ -5,16 +5,17 @@ import (
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
-// refuseTries is after how many rounds in which the peer had no buffer its messages are
-// refused; goneTries, after how many in which it had no queue pair it is gone: one that repairs its queue pair has none for a moment. After wordTries it is told
-// nothing more until it asks, by a greeting.
+// A peer's messages are refused after refuseTries rounds in which it had no buffer. The peer
+// is gone after goneTries rounds in which it had no queue pair: a peer that repairs its queue
+// pair has none for a moment. After wordTries rounds no credit or response is sent again until
+// the peer greets.
 const (
 	refuseTries = 7
 	goneTries   = 3
 	wordTries   = 100
 )
 
-// Completed takes back a slot whose packet the device is done with.
+// Completed frees the slot of a packet that the device completed, and handles its outcome.
 func (m *Machine) Completed(slot int, o Outcome) {
 	c := m.packets[slot]
 	m.packets[slot] = packet{}
@@ -28,7 +29,7 @@ func (m *Machine) Completed(slot int, o Outcome) {
 		return
 	}
 	m.Stats.Timeouts++
-	if p.retryAt == 0 { // those of one round count once
+	if p.retryAt == 0 { // failures of one round count once
 		p.tries = min(p.tries+1, 200)
 		p.retryAt = m.now + m.cfg.RetryDelay<<min(p.tries-1, 6)
 		m.wake(p, p.retryAt)
@@ -51,7 +52,7 @@ func (m *Machine) Completed(slot int, o Outcome) {
 	}
 }
 
-// owe has a word that did not arrive told again.
+// owe has the Welcome, credit or response of a packet that did not arrive sent again.
 func (m *Machine) owe(p *peer, c *packet) {
 	p.welcome = p.welcome || c.welcome
 	if c.credit {
@@ -63,9 +64,9 @@ func (m *Machine) owe(p *peer, c *packet) {
 	}
 }
 
-// resend sends all again that the peer does not decide about, though it lives and has
-// nothing to wait for: a packet is not where the device said. What is not lost is known by
-// its number.
+// resend sends all messages again that the peer does not settle, though it lives and has nothing
+// to wait for: a packet did not arrive though the device said so. The receiver recognizes
+// duplicates by their number.
 func (m *Machine) resend(p *peer) {
 	p.posted = p.taken
 	for _, f := range p.tx {
@@ -94,7 +95,7 @@ func (m *Machine) resend(p *peer) {
 	m.enqueue(p)
 }
 
-// missed decides what becomes of a message of which a packet did not arrive, perhaps.
+// missed handles a message when a packet of it did not arrive, or may not have arrived.
 func (m *Machine) missed(f *txFlow, c *packet, o Outcome) {
 	g := m.live(c.message, c.gen)
 	if g == nil {
@@ -121,7 +122,7 @@ func (m *Machine) missed(f *txFlow, c *packet, o Outcome) {
 	}
 }
 
-// fail gives up what was sent to a peer, and with all also what was not.
+// fail gives up the messages that were sent to a peer; with all set, also the others.
 func (m *Machine) fail(p *peer, all bool) {
 	for _, f := range p.tx {
 		if f == nil {
@@ -139,8 +140,8 @@ func (m *Machine) fail(p *peer, all bool) {
 	}
 }
 
-// part ends a session on this side. Its messages were perhaps received, unless again says that
-// the peer took none of them: then they are sent again.
+// part ends a session on this side. Its messages may have been received, unless again is set,
+// which says that the peer took none of them: then they are sent again.
 func (m *Machine) part(p *peer, again bool) {
 	for _, f := range p.tx {
 		if f != nil {

@@ -8,7 +8,7 @@ import (
 // turnLength is how many packets a peer sends before others get their turn.
 const turnLength = 8
 
-// Next makes the packet to be sent next, in a slot that is free, and answers false if
+// Next makes the packet to be sent next, in a slot that is free, and returns false if
 // there is none. b has room for wire.MaxHeaders. The message's bytes are read before the
 // next call of the machine.
 func (m *Machine) Next(slot int, b []byte, o *engine.Out) bool {
@@ -41,7 +41,7 @@ func (m *Machine) Next(slot int, b []byte, o *engine.Out) bool {
 	return false
 }
 
-// make decides what a peer gets.
+// make makes the next packet to a peer, and reports whether there is one.
 func (m *Machine) make(p *peer, k *wire.Packet, o *engine.Out, c *packet) bool {
 	if p.retryAt != 0 {
 		return false
@@ -53,7 +53,7 @@ func (m *Machine) make(p *peer, k *wire.Packet, o *engine.Out, c *packet) bool {
 			c.hello = true
 			return true
 		}
-		p.state = known // nobody waits for it any more
+		p.state = known // no message waits for it any more
 		if p.remote != 0 {
 			m.establish(p)
 		}
@@ -90,7 +90,7 @@ func (m *Machine) makeHello(p *peer, k *wire.Packet, o *engine.Out) {
 	m.wake(p, p.helloAt)
 }
 
-// Seal ends a Hello that is in place.
+// Seal completes a Hello.
 func (m *Machine) Seal(o *engine.Out, headers []byte) {
 	if o.Seal {
 		wire.SetMAC(headers, wire.Seal(*m.cfg.Key, &o.To, headers[:o.Headers], nil))
@@ -126,7 +126,8 @@ func (m *Machine) makePart(p *peer, k *wire.Packet, o *engine.Out, c *packet) bo
 	return false
 }
 
-// makeAgain is for what did not arrive, and for what is given up.
+// makeAgain makes a packet that is sent again, or one that cancels a message, and reports whether
+// there is one.
 func (m *Machine) makeAgain(f *txFlow, k *wire.Packet, c *packet) bool {
 	for len(f.again) > 0 {
 		x := f.again[0]
@@ -149,7 +150,8 @@ func (m *Machine) makeAgain(f *txFlow, k *wire.Packet, c *packet) bool {
 	return false
 }
 
-// makeNew is for the next packet of a message, which may be its first.
+// makeNew makes the next packet of a message, which may be its first, and reports whether there
+// is one.
 func (m *Machine) makeNew(f *txFlow, k *wire.Packet, c *packet) bool {
 	if f.head == none {
 		return false

@@ -1,8 +1,8 @@
 // Package offload is the state machine of reliable datagrams over a device that delivers
 // packets by itself: at most once, in any order, with a completion for each, as EFA's SRD
-// does. What is left to do is cutting and putting together, order, credit, sessions, and
-// the receiver's word on each message. Like package engine, whose terms it shares, it has
-// no I/O, clock, goroutine or lock:
+// does. What is left to do is fragmentation and reassembly, order, credit, sessions, and
+// the receiver's result for each message. Like package engine, it has no I/O, clock, goroutine
+// or lock, and it shares that package's terms:
 //
 //	m.Advance(now)
 //	m.Receive(source, packet)       // for each that arrived
@@ -13,7 +13,7 @@
 //	m.Completed(slot, outcome)      // for each that was posted
 //	sleep(m.Wait())
 //
-// Messages of a flow are numbered, not their packets: the device loses none, so one word
+// Messages of a flow are numbered, not their packets: the device loses none, so one result
 // for each message is enough. A packet that the device gave up is sent again, and the
 // receiver knows its number.
 package offload
@@ -27,14 +27,14 @@ import (
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
-// Outcome is how the device ended a packet.
+// Outcome is the result that the device reports for a packet.
 type Outcome uint8
 
 const (
 	Landed   Outcome = iota // it is in a buffer of the peer
 	NotReady                // it is not: the peer had none
 	Gone                    // it is not: there is no such queue pair
-	Silent                  // perhaps it is: the peer's device did not answer for as long as ours tries
+	Silent                  // perhaps it is: the peer's device did not respond for as long as ours tries
 	Failed                  // perhaps it is
 )
 
@@ -138,7 +138,7 @@ const never = time.Duration(1 << 62)
 // none is no index.
 const none = ^uint32(0)
 
-// New makes a machine.
+// New returns a machine.
 func New(cfg Config) *Machine {
 	cfg.defaults()
 	m := &Machine{cfg: cfg, rng: rand.New(rand.NewChaCha8(cfg.Seed)), unused: none}
@@ -152,20 +152,20 @@ func New(cfg Config) *Machine {
 	return m
 }
 
-// Fragment is how many bytes of a message a packet has.
+// Fragment returns how many bytes of a message a packet has.
 func (m *Machine) Fragment() int { return m.fragment }
 
-// Count answers what happened so far.
+// Count returns the counters so far.
 func (m *Machine) Count() *engine.Stats { return &m.Stats }
 
-// Advance tells the time, by a clock that may stop, jump and go back: what passes is
-// what was slept for, and a little more. It is called before what happens at that
-// time is handed in.
+// Advance sets the time, by a clock that may stop, jump and go back: the machine's own time
+// advances by at most the time that Wait let the driver sleep, and a little more. It is called
+// before the events of that time are handed in.
 func (m *Machine) Advance(raw time.Duration) {
 	passed := raw - m.raw
 	m.raw = raw
 	if passed > 0 {
-		// A machine that stood still has heard nobody: that says nothing of the others.
+		// A machine that stood still has heard no peer: that does not show that peers are silent.
 		m.now += min(passed, max(m.wait-m.now, 0)+m.cfg.PeerTimeout/16)
 	}
 	for len(m.timers) > 0 && m.timers[0].wakeAt <= m.now {
@@ -173,7 +173,7 @@ func (m *Machine) Advance(raw time.Duration) {
 	}
 }
 
-// Wait is how long there is nothing to do, unless something arrives.
+// Wait returns how long there is nothing to do, unless something arrives.
 func (m *Machine) Wait() time.Duration {
 	if m.ready.head != none || !m.strangers.Empty() {
 		m.wait = m.now
@@ -186,7 +186,7 @@ func (m *Machine) Wait() time.Duration {
 	return max(0, m.wait-m.now)
 }
 
-// Peers calls a function for each peer, of which it keeps nothing.
+// Peers calls f for each peer. f must not keep its argument.
 func (m *Machine) Peers(f func(*engine.PeerStats)) {
 	for _, p := range m.peers {
 		if p.state != vacant {
@@ -195,8 +195,8 @@ func (m *Machine) Peers(f func(*engine.PeerStats)) {
 	}
 }
 
-// stamp is the clock of packets.
+// stamp returns the time in packets, in microseconds.
 func (m *Machine) stamp() uint32 { return uint32(m.now / time.Microsecond) }
 
-// wall is the wall clock, as far as is known.
+// wall returns the wall clock in nanoseconds, as far as it is known.
 func (m *Machine) wall() uint64 { return m.cfg.Wall + uint64(max(0, m.raw-m.cfg.Raw)) }

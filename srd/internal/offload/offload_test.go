@@ -21,7 +21,7 @@ func greeted(t *testing.T, cfg Config) *world {
 	return w
 }
 
-// of answers what a node knows of another one.
+// of returns the state that a node has of another one.
 func (w *world) of(a, b int) *peer {
 	m := w.nodes[a].m
 	return m.find(addrOf(b))
@@ -76,7 +76,7 @@ func TestNoBuffers(t *testing.T) {
 	w.end()
 }
 
-// Nobody at an address is found out soon, and not by a peer's silence.
+// An address without an endpoint is found out soon, and not by a peer's silence.
 func TestGone(t *testing.T) {
 	w := greeted(t, simple())
 	w.nodes[1].gone = true
@@ -145,7 +145,7 @@ func TestCredit(t *testing.T) {
 func TestWelcomeFirst(t *testing.T) {
 	for seed := range uint64(300) {
 		cfg := simple()
-		cfg.PeerTimeout = time.Minute // nobody asks in time
+		cfg.PeerTimeout = time.Minute // no check comes in time
 		if seed%2 == 0 {
 			cfg.Key = &wire.Key{1, seed}
 		}
@@ -188,7 +188,7 @@ func TestWordAgain(t *testing.T) {
 	w.end()
 }
 
-// Who waits for a message is answered at once, and others in company.
+// A message that its sender waits for has a response at once, and others in company.
 func TestHurry(t *testing.T) {
 	cfg := simple()
 	cfg.AckDelay, cfg.PeerTimeout = time.Second, time.Minute
@@ -235,7 +235,7 @@ func TestManyMessages(t *testing.T) {
 	w.end()
 }
 
-// An incarnation whose clock was set back sends first: what it sent before it knew comes,
+// An incarnation with its clock set back sends first: what it sent before it knew comes,
 // too.
 func TestSenderBackInTime(t *testing.T) {
 	for seed := range uint64(50) {
@@ -253,8 +253,8 @@ func TestSenderBackInTime(t *testing.T) {
 	}
 }
 
-// Who asks a peer whether it lives is told all again: an answer that was not where the
-// device said comes with the next one, and no message is sent again for it.
+// A greeting that checks a peer is replied to with all results again: a response that was not
+// where the device said comes with the next one, and no message is sent again for it.
 func TestAnswerLost(t *testing.T) {
 	w := greeted(t, simple())
 	w.hurry = true
@@ -272,7 +272,7 @@ func TestAnswerLost(t *testing.T) {
 	require.Zero(t, w.nodes[0].m.mislaid)
 }
 
-// A Welcome that comes when nobody waits for it any more is as good: the peer relies on it.
+// A Welcome that comes when no message waits for it any more is as good: the peer relies on it.
 func TestLateWelcome(t *testing.T) {
 	cfg := simple()
 	cfg.Key = &wire.Key{1, 2}
@@ -290,7 +290,7 @@ func TestLateWelcome(t *testing.T) {
 	require.Zero(t, b.m.mislaid)
 }
 
-// An incarnation whose clock was set back is greeted before it knows, and sends by that
+// An incarnation with its clock set back is greeted before it knows, and sends by that
 // session: its messages come when it does, and the session lasts.
 func TestGreetedBackInTime(t *testing.T) {
 	w := greeted(t, simple())
@@ -405,7 +405,7 @@ func TestFewAnswers(t *testing.T) {
 	w.end()
 }
 
-// Strangers cost nothing that stays, and few answers.
+// Strangers cost nothing that stays, and few replies.
 func TestStrangers(t *testing.T) {
 	for _, key := range []*wire.Key{nil, {1, 2}} {
 		cfg := simple()

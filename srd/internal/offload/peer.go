@@ -16,7 +16,7 @@ const (
 	established // packets may be exchanged
 )
 
-// peer is what an endpoint keeps of another one.
+// peer is the state that an endpoint keeps of another one.
 type peer struct {
 	addr   wire.Addr
 	local  uint64 // token that it has to name
@@ -56,7 +56,7 @@ type peer struct {
 	hellos  uint8
 	checks  uint8 // of the session, since the peer said something new
 	tries   uint8 // rounds in which nothing arrived
-	turn    uint8 // the service whose flow sent last
+	turn    uint8 // the service of the flow that sent last
 	burst   uint8 // packets that it sent in a row
 	queued  bool
 	wanted  bool // it sends by a session of which this side does not know
@@ -70,13 +70,13 @@ type peer struct {
 	rx [wire.Services]*rxFlow
 }
 
-// underWay is how many packets of parts the peer has not taken.
+// underWay returns how many packets with a part the peer has not taken.
 func (p *peer) underWay() int { return max(0, int(int32(p.posted-p.taken))) }
 
 // queue is a list of peers by their field next.
 type queue struct{ head, tail uint32 }
 
-// enqueue has Next look at a peer.
+// enqueue queues a peer for Next.
 func (m *Machine) enqueue(p *peer) {
 	if p.queued {
 		return
@@ -97,7 +97,7 @@ func (m *Machine) dequeue() *peer {
 	return p
 }
 
-// find answers the peer with an address, made if there is none.
+// find returns the peer with an address, and creates it if there is none.
 func (m *Machine) find(a wire.Addr) *peer {
 	if i, ok := m.hosts.Slot(a); ok {
 		return m.peers[i]
@@ -133,14 +133,14 @@ func (m *Machine) forgettable(slot uint32) bool {
 	return p.state != vacant && !p.unsettled() && m.now-p.heard.At > m.cfg.EvictAge
 }
 
-// hears notes that a peer said something.
+// hears records that something came from a peer.
 func (m *Machine) hears(p *peer) { p.heard = hosts.Heard{At: m.now, Raw: m.raw} }
 
 // forget frees a peer's slot. Greetings that are older than what is forgotten with it
 // are asked for a cookie from now on: they may be replayed.
 func (m *Machine) forget(p *peer) {
 	m.dropReceived(p)
-	m.fail(p, true) // releases what flows keep; nobody waits for any of them
+	m.fail(p, true) // releases what flows keep; no message of them is unsettled
 	if p.timer >= 0 {
 		heap.Remove(&m.timers, p.timer)
 	}
@@ -155,7 +155,7 @@ func (m *Machine) forget(p *peer) {
 	m.Stats.Forgotten++
 }
 
-// byToken answers the peer to which a token was given.
+// byToken returns the peer to which a token was given, or nil.
 func (m *Machine) byToken(t uint64) *peer {
 	slot := t & (hosts.MaxSlots - 1)
 	if slot >= uint64(len(m.peers)) {
@@ -167,7 +167,7 @@ func (m *Machine) byToken(t uint64) *peer {
 	return nil
 }
 
-// senderAge is how long a peer that sent is one that sends.
+// senderAge is how long a peer counts as a sender after it sent.
 const senderAge = 50 * time.Millisecond
 
 // enter counts a peer that greets or sends among those that send.
@@ -179,7 +179,7 @@ func (m *Machine) enter(p *peer) {
 	}
 }
 
-// expect sets how many packets may come of a peer that sends.
+// expect sets how many packets may come from a peer that sends.
 func (m *Machine) expect(p *peer, n uint16) {
 	m.coming += int(n) - int(p.coming)
 	p.coming = n
@@ -203,7 +203,7 @@ func (m *Machine) left(p *peer) {
 
 // share returns how many packets a peer may have under way towards this endpoint: its part of
 // the budget, as far as others may not use that still. A peer that does not send has what it
-// begins with. A look at two of those that send finds with time those that stopped.
+// begins with. Each call checks two of the senders, to find the ones that stopped.
 func (m *Machine) share(p *peer) uint16 {
 	for range min(2, len(m.senders)) {
 		m.look = (m.look + 1) % len(m.senders)
@@ -229,7 +229,7 @@ func (m *Machine) share(p *peer) uint16 {
 	return p.granted
 }
 
-// timers are the peers that are to be looked at, the earliest first.
+// timers are the peers with timers, the earliest first.
 type timers []*peer
 
 func (t timers) Len() int           { return len(t) }
@@ -254,7 +254,7 @@ func (t *timers) Pop() any {
 	return p
 }
 
-// wake has a peer looked at no later than at a time.
+// wake schedules tick for a peer no later than at.
 func (m *Machine) wake(p *peer, at time.Duration) {
 	switch {
 	case p.timer < 0:
@@ -307,8 +307,8 @@ func (m *Machine) tick(p *peer) {
 	}
 }
 
-// watch looks after a peer for which somebody waits: it is asked whether it lives, and
-// given up when it has said nothing for too long. It answers when to look again.
+// watch checks a peer with unsettled messages: it greets the peer while it is silent, gives it up
+// when it was silent for PeerTimeout, and returns when to look again.
 func (m *Machine) watch(p *peer) time.Duration {
 	last := max(p.heard.At, p.progress)
 	if m.now-last >= m.cfg.PeerTimeout {

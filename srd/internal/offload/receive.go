@@ -8,7 +8,7 @@ import (
 )
 
 // rxFlow is the message flow that comes from a peer: which messages were taken or
-// refused, for packets that come again to be known and for responses.
+// refused, to detect duplicates and for responses.
 type rxFlow struct {
 	service     uint8
 	due         bool // a response is owed
@@ -19,7 +19,7 @@ type rxFlow struct {
 	assemblies  *assembly
 }
 
-// assembly is a message whose packets have not all come, or one that waits for those
+// assembly is a message that has not come completely, or one that waits for the messages
 // before it.
 type assembly struct {
 	next       *assembly
@@ -32,7 +32,7 @@ type assembly struct {
 	now        bool // its sender waits
 }
 
-// onPart takes a packet of a message.
+// onPart handles a packet of a message.
 func (m *Machine) onPart(p *peer, k *wire.Packet) {
 	t := &k.Part
 	m.enter(p)
@@ -83,7 +83,7 @@ const (
 	bogus
 )
 
-// decide notes what became of a message, for its sender.
+// decide records that a message was taken or refused, for the response to its sender.
 func (m *Machine) decide(p *peer, f *rxFlow, seq uint32, taken, now bool) {
 	f.seen.Set(seq)
 	if taken {
@@ -97,7 +97,7 @@ func (m *Machine) decide(p *peer, f *rxFlow, seq uint32, taken, now bool) {
 	m.respond(p, f, now)
 }
 
-// advanceBase passes what was decided without a gap.
+// advanceBase moves the base past the messages that were taken or refused without a gap.
 func (m *Machine) advanceBase(p *peer, f *rxFlow) {
 	for {
 		for f.seen.Has(f.base) {
@@ -119,8 +119,8 @@ func (m *Machine) advanceBase(p *peer, f *rxFlow) {
 	}
 }
 
-// advanceFloor passes what the sender knows of: nothing of it comes again. What is not
-// decided of it was given up.
+// advanceFloor moves the floor past the messages that the sender has settled: none of them comes
+// again. The ones that were neither taken nor refused were given up.
 func (m *Machine) advanceFloor(p *peer, f *rxFlow, floor uint32) {
 	n := floor - f.floor
 	if int32(n) <= 0 {
@@ -146,7 +146,8 @@ func (m *Machine) advanceFloor(p *peer, f *rxFlow, floor uint32) {
 	m.advanceBase(p, f)
 }
 
-// accept takes a packet of a message of which nothing is decided.
+// accept handles a packet of a message that is neither taken nor refused, and returns the state
+// of the message.
 func (m *Machine) accept(p *peer, f *rxFlow, t *wire.Part, k *wire.Packet) int {
 	a := f.assembly(t.Seq)
 	if t.Cancel {
@@ -194,8 +195,8 @@ func (m *Machine) accept(p *peer, f *rxFlow, t *wire.Part, k *wire.Packet) int {
 	return taken
 }
 
-// leastFragment is what a peer may cut a message into: what is kept of its packets
-// besides its bytes is little.
+// leastFragment is the least length of the pieces of a message. It bounds the memory for its
+// packets besides its bytes.
 const leastFragment = 64
 
 // hand delivers a message of one packet as it came.
@@ -251,8 +252,8 @@ func (m *Machine) remove(f *rxFlow, a *assembly) {
 	a.next, m.assemblies = m.assemblies, a
 }
 
-// reap gives up messages of senders that fell silent, and answers when to look again.
-// Nothing of them is sent again, so one that is not silent after all has to be told.
+// reap gives up messages of senders that fell silent, and returns when to look again.
+// Their packets are not sent again, so a sender that is not silent after all gets a refusal.
 func (m *Machine) reap(p *peer, f *rxFlow) time.Duration {
 	if at := p.heard.At + 2*m.cfg.PeerTimeout; m.now < at {
 		return at
@@ -279,11 +280,11 @@ func (m *Machine) dropReceived(p *peer) {
 	p.answer, p.answerAt = false, 0
 }
 
-// enough is how many messages a response waits for at most.
+// enough is the largest number of messages that a response waits for.
 const enough = 16
 
-// respond has a flow's sender told what became of its messages: at once, with the next
-// packet that goes there, or a little later.
+// respond has the results of messages sent to a flow's sender: at once, with the next packet
+// that goes there, or a little later.
 func (m *Machine) respond(p *peer, f *rxFlow, now bool) {
 	f.due = true
 	if f.pending++; now || f.pending >= enough {
@@ -292,7 +293,7 @@ func (m *Machine) respond(p *peer, f *rxFlow, now bool) {
 	}
 }
 
-// due answers a flow of which a response is owed.
+// due returns a flow that a response is owed for, or nil.
 func (p *peer) due() *rxFlow {
 	for _, f := range p.rx {
 		if f != nil && f.due {

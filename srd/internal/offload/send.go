@@ -5,7 +5,7 @@ import (
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
-// message is one that was handed in and whose status is not known.
+// message is a message that was handed in and is not settled.
 type message struct {
 	tag      uint64
 	flow     *txFlow // nil: free
@@ -20,7 +20,7 @@ type message struct {
 	numbered bool
 	now      bool
 	parts    bool
-	unsure   bool // a packet of it ended so that nobody knows whether it arrived
+	unsure   bool // a packet of it may or may not have arrived
 }
 
 // txFlow is the message flow of a transport context: messages are numbered, and cut one
@@ -34,7 +34,7 @@ type txFlow struct {
 	again      []piece // to be sent before anything new
 }
 
-// txWindow is what became of the numbers from una on.
+// txWindow has the states of the numbers from una on.
 type txWindow [wire.Window]struct {
 	message uint32
 	state   uint8
@@ -47,7 +47,7 @@ const (
 	settled
 )
 
-// piece is a packet that is sent again, or tells that a message is given up.
+// piece is a packet that is sent again, or one that cancels a message.
 type piece struct {
 	cancel       bool
 	seq, index   uint32
@@ -117,12 +117,13 @@ func (m *Machine) Send(to wire.Addr, msg engine.Message) (engine.Handle, error) 
 	return engine.Handle(uint64(g.gen)<<32 | uint64(i)), nil
 }
 
-// limits returns what is told to peers.
+// limits returns the limits that greetings carry.
 func (m *Machine) limits() wire.Limits {
 	return wire.LimitsOf(m.cfg.MTU, m.cfg.MaxMessage, m.cfg.EvictAge, 0)
 }
 
-// limit cuts messages to a peer as it takes them. None of them has begun in this session.
+// limit records a peer's limits, and cuts messages to it accordingly. None of them has begun in
+// this session.
 func (m *Machine) limit(p *peer, l wire.Limits) {
 	p.limits = l
 	p.fragment = uint16(min(m.fragment, int(l.MTU)-wire.Overhead))
@@ -145,7 +146,7 @@ func (m *Machine) limit(p *peer, l wire.Limits) {
 	}
 }
 
-// live answers a message unless it was settled meanwhile.
+// live returns a message, or nil if it was settled meanwhile.
 func (m *Machine) live(i, gen uint32) *message {
 	if uint64(i) < uint64(len(m.messages)) && m.messages[i].flow != nil && m.messages[i].gen == gen {
 		return &m.messages[i]
@@ -153,7 +154,7 @@ func (m *Machine) live(i, gen uint32) *message {
 	return nil
 }
 
-// Cancel gives a message up, unless it is settled. Its status tells whether that came
+// Cancel gives a message up, unless it is settled. Its status shows whether that came
 // in time.
 func (m *Machine) Cancel(h engine.Handle) {
 	if g := m.live(uint32(h), uint32(h>>32)); g != nil {
@@ -178,7 +179,7 @@ func (m *Machine) abort(i uint32, why engine.Status) {
 	m.cancel(f, g.seq)
 }
 
-// miss settles a message of which a packet has not arrived, and never will: the receiver
+// miss settles a message when a packet of it has not arrived, and never will: the receiver
 // cannot have it.
 func (m *Machine) miss(i uint32, why engine.Status) {
 	g := &m.messages[i]
@@ -215,7 +216,7 @@ func (m *Machine) unqueue(f *txFlow, i uint32) {
 	}
 }
 
-// finish tells what became of a message, and forgets it.
+// finish reports the status of a message, and forgets it.
 func (m *Machine) finish(i uint32, s engine.Status) {
 	g := &m.messages[i]
 	r := &m.result
@@ -232,7 +233,7 @@ func (m *Machine) finish(i uint32, s engine.Status) {
 	m.cfg.Host.Settled(r)
 }
 
-// onCredit notes how many packets the peer took.
+// onCredit records how many packets the peer took.
 func (m *Machine) onCredit(p *peer, c *wire.Credit) {
 	if int32(c.Taken-p.taken) < 0 {
 		return // of before
@@ -241,15 +242,15 @@ func (m *Machine) onCredit(p *peer, c *wire.Credit) {
 		p.checks = 0
 	}
 	p.taken, p.grant = c.Taken, c.Grant
-	if int32(p.taken-p.posted) > 0 { // one of which nobody knew had arrived after all
+	if int32(p.taken-p.posted) > 0 { // a packet that counted as lost had arrived after all
 		p.posted = p.taken
 	}
 	p.progress = m.now
 	m.enqueue(p)
 }
 
-// onResponse takes the receiver's word on messages of a flow. Older ones than those
-// that came before say nothing new.
+// onResponse handles the receiver's results for messages of a flow. An older response than one
+// that came before says nothing new.
 func (m *Machine) onResponse(p *peer, r *wire.Response) {
 	f := p.tx[r.Service]
 	if f == nil || f.open == nil {
@@ -291,7 +292,7 @@ func (m *Machine) onResponse(p *peer, r *wire.Response) {
 	m.enqueue(p)
 }
 
-// decided tells whether the receiver has taken or refused a message.
+// decided reports whether the receiver has taken or refused a message.
 func decided(r *wire.Response, seq uint32) bool {
 	return int32(seq-r.Base) < 0 || bit(r.Seen[:r.NSeen], seq-r.Base)
 }
@@ -300,7 +301,7 @@ func bit(words []uint64, i uint32) bool {
 	return uint64(i) < 64*uint64(len(words)) && words[i/64]>>(i%64)&1 != 0
 }
 
-// close releases what an idle flow does not need.
+// close releases the window of an idle flow.
 func (m *Machine) close(f *txFlow) {
 	if f.open != nil {
 		m.windows, f.open = append(m.windows, f.open), nil

@@ -7,8 +7,8 @@ import (
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
-// Receive takes a packet that arrived from a queue pair. A device says no more of the
-// sender than its queue pair's number: tokens, cookies and keyed codes do the rest.
+// Receive handles a packet that arrived from a queue pair. The device reports only the sender's
+// queue pair number: tokens, cookies and keyed codes do the rest.
 func (m *Machine) Receive(qpn uint32, b []byte) {
 	m.Stats.Received++
 	k := &m.packet
@@ -23,7 +23,7 @@ func (m *Machine) Receive(qpn uint32, b []byte) {
 	p := m.byToken(k.Token)
 	switch {
 	case p == nil:
-		// There is nobody to answer: the packet does not say where it is from. Its
+		// A reply is impossible: the packet does not say where it is from. Its
 		// sender greets when it has heard nothing for a while.
 		m.Stats.WrongToken++
 		return
@@ -38,7 +38,7 @@ func (m *Machine) Receive(qpn uint32, b []byte) {
 		m.onWelcome(p, k)
 	case wire.Flow:
 		switch {
-		case p.remote == 0: // its Welcome did not come yet, and nobody here waits for it
+		case p.remote == 0: // its Welcome did not come yet, and no message here waits for it
 			p.wanted = true
 			m.greet(p)
 		case k.Line != p.theirs:
@@ -51,7 +51,7 @@ func (m *Machine) Receive(qpn uint32, b []byte) {
 	}
 }
 
-// onFlow takes what an established session brought.
+// onFlow handles a packet of an established session.
 func (m *Machine) onFlow(p *peer, k *wire.Packet) {
 	p.held = false
 	m.hears(p)
@@ -66,7 +66,7 @@ func (m *Machine) onFlow(p *peer, k *wire.Packet) {
 	}
 }
 
-// greet asks for a session, or whether the old one is still there.
+// greet asks for a session, or checks that the old one still exists.
 func (m *Machine) greet(p *peer) {
 	if p.state == greeting {
 		return
@@ -77,15 +77,15 @@ func (m *Machine) greet(p *peer) {
 	m.enqueue(p)
 }
 
-// helloTimeout is how long a greeting waits for its answer: the peer may have had no
-// buffer for the greeting, or the one who greets none for the answer.
+// helloTimeout returns how long a greeting waits for its reply: the peer may have had no
+// buffer for the greeting, or this side none for the reply.
 func (m *Machine) helloTimeout(p *peer) time.Duration {
 	return min(8*m.cfg.RetryDelay<<min(int(p.hellos), 6), m.cfg.PeerTimeout/8)
 }
 
-// onHello gives a session to who asks for one. A stranger first shows that it receives
-// what is sent to its address, by a cookie; or that it has the deployment's key, and
-// that the greeting is not an old one. Until then nothing is kept of it.
+// onHello grants a session to a peer that asks for one. A stranger first shows by a cookie that
+// it receives at its address; or that it has the deployment's key, and that the greeting is not
+// an old one. Until then no state is kept for it.
 func (m *Machine) onHello(qpn uint32, k *wire.Packet, b []byte) {
 	g := &k.Greeting
 	if qpn != g.From.QPN || g.Token == 0 || g.Epoch == 0 || k.HasPart || k.HasResponse || k.HasCredit {
@@ -128,8 +128,8 @@ func (m *Machine) onHello(qpn uint32, k *wire.Packet, b []byte) {
 	m.answerStranger(g.From, g.Token, c)
 }
 
-// repeat has a peer that checks its session told all again: what it was told last may
-// not have arrived.
+// repeat sends credit and all responses again to a peer that checks its session: the last ones
+// may not have arrived.
 func (m *Machine) repeat(p *peer) {
 	p.told, p.answer = p.arrived-1, true
 	for _, f := range p.rx {
@@ -159,8 +159,8 @@ func (m *Machine) adopt(p *peer, g *wire.Greeting) {
 }
 
 // renew begins a session with a peer that has forgotten the one before, or is another
-// incarnation: the numbers of both sides begin anew. What was sent before was perhaps
-// received, and ends as unresponsive.
+// incarnation: the numbers of both sides begin anew. Messages sent before may have been
+// received, and end as unresponsive.
 func (m *Machine) renew(p *peer, epoch, token uint64, limits wire.Limits) {
 	m.Stats.Sessions++
 	m.part(p, false)
@@ -185,7 +185,7 @@ func (m *Machine) establish(p *peer) {
 // onChallenge greets again, with the cookie.
 func (m *Machine) onChallenge(p *peer, k *wire.Packet) {
 	c := &k.Challenge
-	if p.state == established && c.Known > p.mine { // it greets one of whom it knows a later incarnation
+	if p.state == established && c.Known > p.mine { // the peer knows a later incarnation of this endpoint
 		m.greet(p)
 		c.Cookie = 0
 	}
@@ -193,7 +193,7 @@ func (m *Machine) onChallenge(p *peer, k *wire.Packet) {
 		return
 	}
 	if c.Known >= p.mine { // the wall clock went back since the last incarnation
-		// The peer took nothing from one that is older than what it knows.
+		// The peer took nothing from an incarnation that is older than the one it knows.
 		m.part(p, c.Known > p.mine)
 		m.begin(p)
 		p.mine = c.Known + 1
@@ -207,7 +207,7 @@ func (m *Machine) onChallenge(p *peer, k *wire.Packet) {
 // onWelcome begins or goes on with the session that this side asked for.
 func (m *Machine) onWelcome(p *peer, k *wire.Packet) {
 	w := &k.Welcome
-	// One that is late finds that nobody waits, and is as good: the peer relies on it.
+	// A late Welcome, when no message waits for it, counts too: the peer relies on it.
 	if w.Hello != p.mine || w.Token == 0 || w.Epoch == 0 || p.state == established {
 		return
 	}

@@ -30,14 +30,14 @@ type world struct {
 	open    int // not settled, of senders that live
 	last    map[[5]int]int
 	results [10]int
-	patient bool // nobody is silent, gone or restarted: no peer may be unresponsive
+	patient bool // no peer is silent, gone or restarted: none may be unresponsive
 
-	failing float64 // probability that a packet fails, and nobody knows whether it arrived
+	failing float64 // probability that a packet fails, and may or may not have arrived
 	jitter  time.Duration
 	lose    float64 // probability that a packet is not where the device says
 	lost    bool    // there was one
 	refused int     // packets for which there was no buffer
-	hurry   bool    // somebody waits for each message
+	hurry   bool    // a caller waits for each message
 	forge   float64
 	past    [][]byte
 }
@@ -55,7 +55,7 @@ type node struct {
 	arrived  time.Duration // when the last of them is looked at: in the order of landing
 	gone     bool          // its queue pair is not there
 	silent   bool          // its device does not answer
-	asleep   bool          // its device does, and nobody looks
+	asleep   bool          // its device answers, and its program does not poll
 
 	rooms  int // bytes of memory that messages may have; -1 is any
 	used   int
@@ -194,7 +194,7 @@ func (w *world) some(d time.Duration) time.Duration {
 	return 10*time.Microsecond + time.Duration(w.rng.Int64N(int64(d)))
 }
 
-// at answers the node with an address; nobody's is that of a queue pair that is gone.
+// at returns the node with an address, or one that is gone if there is none.
 func (w *world) at(a wire.Addr) *node {
 	for _, n := range w.nodes {
 		if addrOf(n.id) == a {

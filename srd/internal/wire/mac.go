@@ -5,11 +5,11 @@ import (
 	"math/bits"
 )
 
-// Key is of SipHash.
+// Key is a key of SipHash.
 type Key [2]uint64
 
-// Hash is SipHash-2-4: a function of a key that nobody can tell from a random one
-// without it. It makes cookies and the codes of packets that come with a key.
+// Hash is SipHash-2-4, a keyed pseudorandom function. It makes cookies and the codes of packets
+// that are authenticated by a key.
 type Hash struct {
 	v0, v1, v2, v3 uint64
 	tail           uint64 // bytes that do not fill a word yet
@@ -75,7 +75,7 @@ func (h *Hash) AddAddr(a *Addr) {
 	h.AddUint64(uint64(a.QPN)<<32 | uint64(a.QKey))
 }
 
-// Sum ends the hash. It is never 0, which stands for none.
+// Sum ends the hash and returns it. It is never 0, which stands for none.
 func (h *Hash) Sum() uint64 {
 	h.word(h.tail | h.n<<56)
 	h.v2 ^= 0xff
@@ -86,7 +86,7 @@ func (h *Hash) Sum() uint64 {
 	return max(1, v0^v1^v2^v3)
 }
 
-// Seal is the code of a Hello that goes to an address: of its headers, MAC left out,
+// Seal returns the code of a Hello that goes to an address: over its headers, MAC left out,
 // and the bytes of its part.
 func Seal(k Key, to *Addr, headers, bytes []byte) uint64 {
 	h := NewHash(k)

@@ -17,7 +17,7 @@ import (
 	"errors"
 )
 
-// Version is that of the layout.
+// Version is the version of the layout.
 const Version = 5
 
 // Type is what a packet is for.
@@ -30,7 +30,7 @@ const (
 	Welcome                   // grants the session
 	Reset                     // the token of a packet is not known
 	Probe                     // asks for an Echo, by the same sub-flow
-	Echo                      // the answer to a Probe
+	Echo                      // the reply to a Probe
 	typeEnd
 )
 
@@ -66,15 +66,14 @@ const (
 	// Overhead is what the header, a part and a greeting need, or credit and a response
 	// without refusals that names 256 numbers. A longer one goes in a packet of its own.
 	Overhead = HeaderLen + greetingLen + PartLen
-	// MaxHeaders is what everything in front of the bytes of a message needs at most.
+	// MaxHeaders is the largest length of everything in front of the bytes of a message.
 	MaxHeaders = HeaderLen + greetingLen + CreditLen + responseLen + 8*SeenWords + 8*RefusedWords + PartLen
 )
 
-// ErrMalformed is what all decoders answer: which of the rules was broken matters to
-// nobody but a debugger.
+// ErrMalformed is the error of all decoders. It does not say which rule was broken.
 var ErrMalformed = errors.New("malformed packet")
 
-// Addr is where an endpoint receives.
+// Addr is the address at which an endpoint receives.
 type Addr struct {
 	GID  [16]byte
 	QPN  uint32
@@ -110,14 +109,14 @@ type Packet struct {
 	Bytes       []byte // of the part; refers to the decoded packet
 }
 
-// Credit tells a sender, over a device that loses nothing, how many more packets there
+// Credit gives a sender, over a device that loses nothing, the number of packets that there
 // are buffers for.
 type Credit struct {
 	Taken uint32 // packets with a part that came in this session
 	Grant uint16 // how many more than these may be under way
 }
 
-// Response tells what arrived of a flow (claims 1, 2, 4 to 6 of the seed).
+// Response lists the packets of a flow that arrived (claims 1, 2, 4 to 6 of the seed).
 type Response struct {
 	Service   uint8
 	HasEcho   bool
@@ -145,7 +144,7 @@ type Part struct {
 	Fragment uint16 // bytes of each piece but the last
 }
 
-// Count is how many packets a message has.
+// Count returns how many packets a message has.
 func Count(total uint32, fragment uint16) uint32 {
 	if total == 0 {
 		return 1
@@ -153,7 +152,7 @@ func Count(total uint32, fragment uint16) uint32 {
 	return uint32((uint64(total) + uint64(fragment) - 1) / uint64(fragment))
 }
 
-// Offset and Length say which bytes of its message a part has.
+// Offset and Length return the range of its message that a part has.
 func (p *Part) Offset() int { return int(p.Index) * int(p.Fragment) }
 func (p *Part) Length() int {
 	if p.Cancel {
@@ -164,7 +163,7 @@ func (p *Part) Length() int {
 
 var be = binary.BigEndian
 
-// Services is how many there are; the meaning is the engine's.
+// Services is the number of services; the engine defines them.
 const Services = 3
 
 func flag(set bool, bit byte) byte {
@@ -174,8 +173,8 @@ func flag(set bool, bit byte) byte {
 	return 0
 }
 
-// Encode writes everything of the packet but the bytes of its part, and answers how
-// long that is. b has room for MaxHeaders.
+// Encode writes everything of the packet but the bytes of its part, and returns the
+// length. b has room for MaxHeaders.
 func (p *Packet) Encode(b []byte) int {
 	_ = b[MaxHeaders-1]
 	b[0] = Version<<4 | byte(p.Type)
@@ -219,7 +218,7 @@ func (p *Packet) Encode(b []byte) int {
 	return n
 }
 
-// Decode reads a packet that anybody may have sent.
+// Decode decodes a packet, which may have any contents.
 func (p *Packet) Decode(b []byte) error {
 	if len(b) < HeaderLen || b[0]>>4 != Version {
 		return ErrMalformed
@@ -312,7 +311,7 @@ func (r *Response) encode(b []byte) int {
 	return n
 }
 
-// Len is how many bytes the response has.
+// Len returns the length of the encoded response in bytes.
 func (r *Response) Len() int { return responseLen + 8*int(r.NSeen) + 8*int(r.NRefused) }
 
 func (r *Response) decode(b []byte) (n int, ok bool) {

@@ -2,7 +2,7 @@ package wire
 
 import "time"
 
-// Limits are what an endpoint tells its peers of itself.
+// Limits are the limits of an endpoint that it sends to its peers.
 type Limits struct {
 	MTU      uint16 // bytes of the longest packet that its link carries, headers included
 	Complete uint16 // milliseconds for which it has run and forgotten no peer
@@ -10,8 +10,7 @@ type Limits struct {
 	Remember uint32 // microseconds for which it remembers a silent peer at least
 }
 
-// LimitsOf returns limits in the units of packets; what is more than those express is told as
-// less.
+// LimitsOf returns limits in the units of packets; values beyond their range become the largest.
 func LimitsOf(mtu, message int, remember, complete time.Duration) Limits {
 	return Limits{MTU: uint16(min(mtu, 1<<16-1)), Complete: uint16(min(complete/time.Millisecond, 1<<16-1)), Message: uint32(min(uint64(message), 1<<32-1)),
 		Remember: uint32(min(remember/time.Microsecond, 1<<32-1))}
@@ -36,11 +35,11 @@ func (l *Limits) decode(b []byte) bool {
 	return l.MTU >= MinMTU
 }
 
-// Greeting is what a Hello says of its sender.
+// Greeting describes the sender of a Hello.
 type Greeting struct {
 	From  Addr
 	Epoch uint64 // of the sender: a later one is another incarnation
-	Token uint64 // that answers have to carry
+	Token uint64 // that replies have to carry
 	// Stamp is the sender's wall clock in nanoseconds; each of its greetings has a
 	// later one.
 	Stamp  uint64
@@ -49,7 +48,7 @@ type Greeting struct {
 	MAC    uint64 // over the whole packet, or 0
 }
 
-// macOffset is where MAC is in a Hello.
+// macOffset is the offset of MAC in a Hello.
 const macOffset = HeaderLen + greetingLen - 8
 
 func (g *Greeting) encode(b []byte) {
@@ -76,11 +75,11 @@ func (g *Greeting) decode(b []byte) bool {
 	return g.Limits.decode(b[48:])
 }
 
-// Granted is what a Welcome says.
+// Granted is the section of a Welcome.
 type Granted struct {
 	Epoch  uint64 // of the responder
 	Token  uint64 // that packets to it have to carry
-	Hello  uint64 // Epoch of the Hello that it answers
+	Hello  uint64 // Epoch of the Hello that it replies to
 	Limits Limits
 }
 
@@ -96,7 +95,7 @@ func (g *Granted) decode(b []byte) bool {
 	return g.Limits.decode(b[24:])
 }
 
-// Challenged is what a Challenge says.
+// Challenged is the section of a Challenge.
 type Challenged struct {
 	Cookie uint64
 	Known  uint64 // the last epoch of the sender that the responder knows, or 0
@@ -109,7 +108,7 @@ func (c *Challenged) encode(b []byte) {
 
 func (c *Challenged) decode(b []byte) { c.Cookie, c.Known = be.Uint64(b), be.Uint64(b[8:]) }
 
-// Echoed names the Probe that is answered.
+// Echoed names the Probe that an Echo replies to.
 type Echoed struct {
 	Path  uint8
 	Stamp uint32
@@ -140,8 +139,8 @@ func (c *Credit) decode(b []byte) bool {
 	return true
 }
 
-// Line stands for an incarnation of a peer, and what it numbers its packets or messages by,
-// in each of its packets. Late packets of another one are of no flow that is known.
+// Line returns the number that stands in each packet for the sender's incarnation, and thus for
+// the numbering of its packets or messages. Late packets of another one belong to no known flow.
 func Line(epoch, token uint64) uint32 {
 	h := NewHash(Key{epoch, token})
 	return uint32(h.Sum())

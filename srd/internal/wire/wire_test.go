@@ -99,7 +99,7 @@ func limits(r *rand.Rand) Limits {
 	return Limits{MTU: uint16(MinMTU + r.IntN(1<<16-MinMTU)), Complete: uint16(r.Uint32()), Message: r.Uint32(), Remember: r.Uint32()}
 }
 
-// Nobody is told of packets that no link is too short for.
+// Limits with an MTU below MinMTU are malformed.
 func TestLimits(t *testing.T) {
 	for _, p := range []Packet{
 		{Type: Hello, Greeting: Greeting{Limits: Limits{MTU: MinMTU - 1}}},
@@ -195,7 +195,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// A packet with nothing in it is none: what is refused is answered with no more bytes.
+// A packet with nothing in it is none: a reply to a refused packet has no more bytes.
 func TestEmpty(t *testing.T) {
 	empty := Packet{Type: Flow}
 	require.Error(t, new(Packet).Decode(encode(&empty)))
