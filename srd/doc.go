@@ -92,7 +92,8 @@
 //     Unresponsive within milliseconds; when EFA cannot reach the peer, as soon as EFA says
 //     so.
 //   - A receiver that its program does not let poll runs out of buffers after a while. A
-//     message that finds none is retried for a tenth of a second, and then Refused.
+//     message that finds none is retried for a tenth of a second, and then Refused. So is, at once,
+//     a message of several packets for which there is no memory.
 //   - The status of a packet is that of its message.
 //   - A key saves the round trip of the cookie. The first message still waits for the round
 //     trip that opens the session.

@@ -30,13 +30,14 @@ func TestManyLargeMessages(t *testing.T) {
 		}
 	})
 	data := make([]byte, 1<<20)
-	var clients [16]*srd.Endpoint
-	for i := range clients {
-		clients[i] = open(t, es[1], srd.Config{Paths: 1})
-		require.NoError(t, clients[i].Send(ctx, hub.Addr(), []byte("hello")))
-	}
-	for _, c := range clients { // all at once
+	all := make(chan struct{})
+	for range 16 {
+		c := open(t, es[1], srd.Config{Paths: 1})
+		require.NoError(t, c.Send(ctx, hub.Addr(), []byte("hello")))
 		sending.Go(func() {
+			if !onEFA { // there, what has no memory is refused
+				<-all
+			}
 			for range 2 {
 				if err := c.Send(ctx, hub.Addr(), data); err != nil {
 					t.Error(err)
@@ -44,6 +45,7 @@ func TestManyLargeMessages(t *testing.T) {
 			}
 		})
 	}
+	close(all)
 	sending.Wait()
 	stop()
 	receiving.Wait()

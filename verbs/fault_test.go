@@ -187,7 +187,7 @@ func TestClosedObjects(t *testing.T) {
 
 	require.ErrorIs(t, dev.Close(), verbs.ErrInUse)
 	require.ErrorIs(t, pd.Close(), verbs.ErrInUse)
-	require.ErrorContains(t, pd.Close(), "qp:1")
+	require.ErrorContains(t, pd.Close(), "1 qp")
 	require.ErrorIs(t, cq.Close(), verbs.ErrInUse)
 
 	require.NoError(t, ah.Close())

@@ -279,7 +279,7 @@ func argument(t *testing.T, call string, typ reflect.Type, args map[reflect.Type
 	switch typ.Kind() {
 	case reflect.Int, reflect.Int64, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		return reflect.ValueOf(8).Convert(typ)
-	case reflect.Struct, reflect.Func, reflect.Pointer, reflect.Interface:
+	case reflect.Struct, reflect.Func, reflect.Pointer, reflect.Interface, reflect.Chan:
 		return reflect.Zero(typ)
 	}
 	t.Fatalf("%s: say in Args what to give it for %v", call, typ)
