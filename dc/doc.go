@@ -47,7 +47,7 @@
 // A target that dies fails its own requests only; for hardware see below.
 //
 // The access key keeps out mistakes, and strangers that cannot read the network. It
-// travels in the clear. A target does not answer a message without the key, or one that
+// travels in the clear. A target does not reply to a message without the key, or to one that
 // names another source than the network does. It makes no address handle for such
 // senders, and keeps a bounded number of handles for others. If a target is silent, the
 // initiator recognises a wrong key by 16 bits in the target's address ([Address.KeyCheck]).

@@ -47,7 +47,8 @@
 //
 // # Costs
 //
-// An endpoint has [Config.Paths] source queue pairs, and on EFA one. A silent peer takes about 500 bytes.
+// An endpoint has [Config.Paths] source queue pairs, and on EFA one. A silent peer takes about
+// 500 bytes.
 // When there are [Config.MaxPeers], a new peer takes the place of one that has nothing under
 // way and was silent for at least four times [Config.PeerTimeout].
 //
