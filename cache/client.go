@@ -44,7 +44,8 @@ type Config struct {
 	// RequireRDMA makes the client refuse a server that it can reach only by TCP. By
 	// default, where there is no RDMA, it connects by TCP, says so (Stats, Logger) and
 	// makes everything a call. It tries a better way every RetryRDMA, by default 30
-	// seconds, and changes over when it can.
+	// seconds, and changes over without an error when it can, unless an operation begun
+	// before takes longer than ten seconds.
 	RequireRDMA bool
 	RetryRDMA   time.Duration
 	// MaxEntries is how many entries of the map are kept; 0 means all. For a key without

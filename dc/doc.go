@@ -10,6 +10,11 @@
 //	peer, err := i.Resolve(addr, key)
 //	err = i.Do(ctx, peer, dc.Request{Op: dc.Read, Local: mr.SGE(0, 64), Remote: region.At(0)})
 //
+// A [Target] has a pool of responder contexts behind one [Address], with one shared receive
+// queue. An [Initiator] has [InitiatorConfig.Contexts] initiator contexts, each of which serves
+// one target at a time: it opens a session, posts requests, and leaves the target for another
+// one. With one context that is a serial initiator.
+//
 // # Polling
 //
 // [Initiator.Do] executes one request and returns its error, and [Initiator.Start] begins
@@ -42,7 +47,7 @@
 // A target that dies fails its own requests only; for hardware see below.
 //
 // The access key keeps out mistakes, and strangers that cannot read the network. It
-// travels in the clear. A target does not answer a message without the key, or one that
+// travels in the clear. A target does not reply to a message without the key, or to one that
 // names another source than the network does. It makes no address handle for such
 // senders, and keeps a bounded number of handles for others. If a target is silent, the
 // initiator recognises a wrong key by 16 bits in the target's address ([Address.KeyCheck]).
@@ -58,62 +63,19 @@
 // no message. A known target that was never used costs some 120 bytes and no queue pair;
 // one that was used and has no context, some 500.
 //
-// # Protocol
+// # Fairness
 //
-// An initiator context, which is one RC queue pair, serves one target at a time. It sends
-// a connect packet that names the target and carries the access key. The target assigns a
-// responder context, a queue pair of its pool, and replies with a session ID. Requests
-// flow under that session. When it is closed, the same initiator context connects to the
-// next target.
+// A target keeps its context until another target needs one. Idle sessions make room first, the
+// least recently used before the others; a busy one makes room after [InitiatorConfig.Quota]
+// requests or [InitiatorConfig.Hold]. Of the targets that wait, the one with the most requests is
+// served first, which makes for the fewest attaches, unless it has come much later than others.
+// No target waits longer than [InitiatorConfig.MaxWait] while another is served that has waited
+// less. If a target has no posted receive, the initiator detaches after a few milliseconds and
+// retries later; messages to it keep their order.
 //
-// With one context that is a serial initiator. With several, a target keeps its context
-// until another target needs one. Idle sessions make room first, the least recently used
-// before the others; a busy one makes room after [InitiatorConfig.Quota] requests or
-// [InitiatorConfig.Hold].
-//
-// The patent's data packets carry the session ID. RC packets have no room for it, so the
-// responder's queue pair number and the packet number stand for it. That is safe: a
-// responder context serves one session at a time, gets another number when a session ends
-// while anything may be under way, and expects packet numbers that begin at a place
-// chosen for each session.
-//
-// Of the targets that wait, the one with the most requests is served first, which makes
-// for the fewest attaches, unless it has come much later than others. No target waits
-// longer than [InitiatorConfig.MaxWait] while another is served that has waited less.
-//
-// Before a target that was never heard of gets a context, a datagram asks whether it is
-// there. One that does not answer a connect packet and its repetition leaves its context
-// to others, and is asked this way again. If a target has no posted receive, the initiator
-// detaches after a few milliseconds and retries later; messages to it keep their order.
-//
-// On Soft-RoCE closing is put off, unless [InitiatorConfig.CloseSessions] says otherwise:
-// the session stays at the target, with its responder context, while the initiator
-// context serves others. When the context comes back, it goes on without asking, from the
-// packet number that the responder context expects. It can do that for half of
-// [TargetConfig.Lease] after the last message with a reply from the target, or the last turn
-// in which requests succeeded, unless the context has left another target on the same
-// host within the last second. Otherwise it opens a new session.
-//
-// A target that needs a responder context for another initiator recalls sessions, beginning
-// with those that it has not heard of for longest. It ends them after
-// [TargetConfig.Recall] if they do not end before. So an initiator that does not poll, or
-// is dead, does not hold a context for long. A target needs one responder context for
-// each initiator context that uses it from time to time, and shares what it has if there
-// are fewer.
-//
-// So it is [TargetConfig.Recall], and not the lease, that brings responder contexts back
-// to the initiators that wait for them: after a second, however long the lease.
-// The lease limits how long the target keeps what is left of a dead initiator while
-// no other one waits: a queue pair that does nothing. It also limits how long a session can be
-// kept without a message, so with a short lease an initiator that comes back every few
-// seconds opens a session each time. A minute is long compared with that, and short
-// compared with what TCP leaves of a dead peer: two hours with keep-alives. If an
-// initiator that was given up must stop writing sooner, choose a shorter lease: an initiator
-// with the key has the memory for as long as the session lives.
-//
-// Control messages are datagrams. They may be lost, doubled and delayed: they are sent
-// again, and each copy has the same effect as the first. A target without a free responder
-// context replies busy and remembers the order.
+// A target that needs a responder context for another initiator recalls a session, and ends it
+// after [TargetConfig.Recall] if it does not end before. So an initiator that does not poll, or
+// is dead, does not hold a context for long.
 //
 // # Changes of the host
 //
@@ -129,38 +91,27 @@
 //
 // # Hardware
 //
-// All of this is the software back end. On an mlx5 device with the dynamically connected
-// transport, a target is one DCT with the shared receive queue, and the contexts of an
-// initiator are DCIs, which the device attaches by itself. There are no control messages,
-// no sessions and no busy replies, and the configuration fields for them are ignored.
-// [Backend] chooses the back end, which is part of an address; an initiator of one
-// refuses addresses of the other with [verbs.ErrUnsupported]. MTUs must be equal. This
-// back end has not run on hardware. Its state machine is tested against a model of the
-// device, its calls against queue pairs that record them, and all of it through libmlx5
-// on a simulated device.
+// On an mlx5 device with the dynamically connected transport, a target is one DCT with the shared
+// receive queue, and the contexts of an initiator are DCIs, which the device attaches by itself.
+// There are no sessions, and the configuration fields for them are ignored. [Backend] chooses the
+// back end, which is part of an address; an initiator of one refuses addresses of the other with
+// [verbs.ErrUnsupported]. MTUs must be equal. This back end has not run on hardware. Its state
+// machine is tested against a model of the device, its calls against queue pairs that record
+// them, and all of it through libmlx5 on a simulated device. What differs:
 //
-// A target keeps its DCI as long as it has requests there, and all its requests go to
-// that one, in order. The next one goes to the DCI with the fewest requests, among those
-// that work; there, if the device has streams, to the stream with the fewest targets.
-// Targets for which there is no room wait in line at their DCI and take turns of
-// [InitiatorConfig.Quota] requests. A target without a posted receive, or a dead one,
-// stops the others of its stream; without streams, those of its DCI.
+//   - A target without a posted receive, or a dead one, stops the others of its stream; without
+//     streams ([InitiatorConfig.Streams]), those of its DCI.
+//   - A failed request stops its stream. On a device without streams, or with as many streams
+//     in error as it allows, it stops the whole DCI. The requests behind it fail with
+//     [ErrSession], those of other targets too: each was carried out once or not at all.
+//   - A DCI that does not come back after that is not used any more; after the last one, Post
+//     fails.
+//   - A wrong access key shows as a request that fails, not as [ErrAccessKey]. The address of an
+//     earlier target does not fit the next one's key, even with the same DCT number.
+//   - A target cannot tell initiators apart: [Received.Session] is 0.
+//   - Masked atomics ([InitiatorConfig.Masked]) are mlx5's own, on DCIs and on RC queue pairs.
+//     They are not emulated, which would take several dependent round trips, as
+//     [verbs.NewMasked] does them.
 //
-// A failed request stops its stream. On a device without streams, or with as many streams
-// in error as it allows, it stops the whole DCI. The requests behind it fail with
-// [ErrSession], those of other targets too: each was carried out once or not at all. When
-// all have completed, the goroutine that polls resets the stream, or brings the DCI back
-// through RESET. Until then requests wait, or go elsewhere if none to their target are
-// under way. A DCI that does not come back is not used any more; after the last one, Post
-// fails.
-//
-// A wrong access key shows as a request that fails, not as [ErrAccessKey]. The address of
-// an earlier target does not fit the next one's key, even with the same DCT number. A
-// target cannot tell initiators apart: [Received.Session] is 0.
-//
-// # Masked atomics
-//
-// They are mlx5's own, on DCIs and on RC queue pairs, for initiators made with
-// [InitiatorConfig.Masked]. They are not emulated, which would take several dependent
-// round trips, as [verbs.NewMasked] does them.
+// The published design that the package follows is in docs/background.md.
 package dc

@@ -27,8 +27,8 @@ type InitiatorConfig struct {
 	// means one of its own.
 	Control *Control
 	// Contexts is the number of initiator contexts, each one queue pair and
-	// attached to one target at a time. 0 means 16; 1 is the serial initiator
-	// of the patent. With hardware it is the number of DCIs.
+	// attached to one target at a time. 0 means 16; 1 makes a serial initiator.
+	// With hardware it is the number of DCIs.
 	Contexts int
 	// Depth is how many requests of one context may be outstanding; 0 means 64 with
 	// hardware and 31 without. A device may clear its whole ring each time a context
@@ -54,8 +54,8 @@ type InitiatorConfig struct {
 	// Retransmit is the first pause before a control message is sent again,
 	// which doubles each time; 0 means 50 ms.
 	Retransmit time.Duration
-	// CloseSessions closes a session whenever its context leaves the target, as in
-	// the patent. Otherwise the session is kept, and the same context goes on with it
+	// CloseSessions closes a session whenever its context leaves the target.
+	// Otherwise the session is kept, and the same context goes on with it
 	// later without a message, on devices on which that was tested: Soft-RoCE. Other
 	// devices close sessions.
 	CloseSessions bool

@@ -20,7 +20,8 @@ type TargetConfig struct {
 	// AccessKey is what initiators must show. Without it they get no reply.
 	AccessKey uint64
 	// Responders is the number of responder contexts: initiators that can be
-	// attached at the same time. 0 means 16.
+	// attached at the same time. 0 means 16. A target needs one for each initiator
+	// context that uses it from time to time, and shares what it has if there are fewer.
 	Responders int
 	// Receives is the depth of the shared receive queue; 0 means 1024.
 	Receives int
@@ -31,6 +32,11 @@ type TargetConfig struct {
 	// On Soft-RoCE requests are as good as keep-alives: a target looks two to four
 	// times in a lease whether any have come, and takes a responder context back a lease
 	// after the look that has found the last.
+	//
+	// An initiator with the key has the memory for as long as its session lives. If one
+	// that was given up must stop writing sooner, choose a shorter lease; an initiator
+	// that comes back every few seconds then opens a session each time. Initiators that
+	// wait for a responder context get it by Recall, however long the lease.
 	Lease time.Duration
 	// Recall is how long an initiator may keep a responder context after it was
 	// asked for it because others wait; then the session ends, and what is under

@@ -24,7 +24,9 @@ import (
 //
 // A chain is identified by its client and sequence. The agent remembers its last
 // replies to each client: a chain that is issued again, after a lost reply or
-// on a new connection, gets the remembered reply and is never executed twice.
+// on a new connection, gets the remembered reply and is never executed twice. A new agent
+// of a region does not know what the one before executed, nor does one that forgot the
+// client ([Agent.Forget]): chains made before then get [ErrOutcomeUnknown].
 //
 // Clients that take a lock themselves, in [Fair] mode, ask it for their turn. It keeps
 // them in a queue for each slot, as long as there are clients that wait.

@@ -22,7 +22,11 @@ const (
 	// Fair is exclusive, and waiting clients are served in the order in which
 	// they came. It costs one round trip more than Exclusive. The target's agent hands
 	// the lock from one to the next ([Dial], [Client.UseAgent]); without an agent Lock
-	// returns [ErrNoAgent]. Exclusive locks do not respect this order.
+	// returns [ErrNoAgent]. Exclusive locks do not respect this order: after 200 ms of
+	// handing the lock on, the agent leaves it free for 10 ms, for clients that take it
+	// without asking. A client that does not take its turn within half a second loses it.
+	// The agent reserves at most 1,024 locks at a time for one client; a client that asks
+	// for more gets [ErrBusy].
 	Fair
 )
 
@@ -36,6 +40,9 @@ type LockOptions struct {
 // Lock takes the lock of a slot: it issues lock commands as [Config.Retry] says, unless o
 // says otherwise, until the client has the lock or the context ends. If others hold the
 // lock at each try it returns [ErrNotAcquired].
+//
+// The tags by which a session's locks are told apart repeat after 2^31 lock commands: a lock
+// must not be held while its client issues so many.
 func (c *Client) Lock(ctx context.Context, slot int, o LockOptions) (*Held, Result, error) {
 	h, res, err := c.acquire(ctx, slot, o)
 	if err != nil {

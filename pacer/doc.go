@@ -14,46 +14,17 @@
 //	n, err := b.Post()          // never waits for credit
 //	n, err = q.Wait(ctx, wcs[:]) // wcs[0].ID() is 7, once, whatever it was cut into
 //
-// # The picture
+// A request of the batch is held until there is credit for its response. READs that are
+// longer than a slice are cut into sub-requests, which are paced one by one.
 //
-// The picture is that of the network interface controller (NIC) in the patent on pacing
-// GET requests that this package follows. The names are the patent's, followed by ours
-// where they differ.
+// [Wrap] paces a queue pair by the pacer of its device, which all queue pairs of the process
+// share. The limits are the Threshold, response bytes outstanding, and the Rate, response
+// bytes solicited in a second, of [Config]. PUTs have a limit of their own, Outbound. The
+// responses that this host serves are the device's, and not paced. Link pause (priority flow
+// control) enters through [Pacer.PauseLink] and [Pacer.Flooded], which package pfc calls
+// according to the counters of the link.
 //
-//	  program: Batch.Post of GETs, PUTs, atomics
-//	                    |
-//	command queue   [initiator commands]                                 Shaper.Submit
-//	                    |   a scheduler
-//	                    |   hash of the flow                             table
-//	outbound engine (OXE)
-//	                    |
-//	flow queues      [flow 0]   [flow 1]   [flow 2] ...                  flow, one a queue pair
-//	                    |          |          |      assigned as units become free
-//	slicing units    (MCU 0)    (MCU 1)    (MCU 2)                       unit.go
-//	  (MCU)          sub-requests down to the MTU; OrdPktActive: request packets
-//	                 outstanding, at its limit it stops; RspPktLen: bytes of the response
-//	                    |          |          |
-//	traffic shaper   arbitration: round robin, priority,                arbiter.go
-//	                 deficit-weighted; traffic classes, bandwidth shares;
-//	                 deadlines (Batch.Deadline), promotion after waiting    hurry.go
-//	                 speed adjustment: RspPktLen within the threshold?  limits.go
-//	                    | yes: selected     \ no: passed over, the next one is looked at
-//	output buffer    [QP.batch] -> send queue of the queue pair -> switch fabric   QP.flush
-//	tracking (PCT)   source table: credit by request packet, returned once   credit.go
-//	                 retry buffer: sub-requests to be issued again      flow.failed, QP.Recover
-//	                    | completion, error, flush, failed post
-//	event (EE)       one completion a request, under the program's number  CQ
-//
-// Link pause (priority flow control) enters through [Pacer.PauseLink] and
-// [Pacer.Flooded], which package pfc calls according to the counters of the link. PUTs
-// have an outbound budget (Outbound in [Config]). The responses that this host serves are
-// the device's, and not paced: there is no queue of target commands.
-//
-// The device does the rest of the patent's figures: host interface (HI) and high-speed
-// network interface (HNI), address translation (ATU), and the inbound engine (IXE) with
-// parser, packet buffer, list processing (LPE), message state table (MST) and DMA.
-//
-// # What it guarantees
+// # Guarantees
 //
 //   - Credit is counted by request packet. It comes back exactly once: with the
 //     completion, the error or the flush, or when the post fails. A request is reported
@@ -89,11 +60,7 @@
 //     goes to the others at once; so does credit for responses that have arrived at a
 //     process that does not poll. A stopped process keeps its part.
 //
-// The patent's description of figure 4A gives the same condition, a response "within" the
-// threshold, for both branches. This package follows the claims: it holds requests with
-// responses that exceed the threshold.
-//
-// # What it costs
+// # Costs
 //
 // All requests of a paced queue pair are signaled, and a request that is cut completes
 // once for each piece. The completion queue holds them all: Wrap makes it as long as the
@@ -102,30 +69,5 @@
 // polls for held requests within 16 ms and then every 2 ms, as long as anything is
 // under way.
 //
-// # Claims
-//
-// The claims of the patent, where each is implemented, and the test that shows it.
-//
-//	1   NIC: command queue, type and length, held above the threshold   shaper.Next, shaper.RspPktLen     TestPassingOver
-//	2   the data request is an RDMA GET                                  shaper.Get, Batch.Read            TestReadsOfAllSizes
-//	3   sub-requests, managed independently                              shaper.Grant, Config.Slice        TestOnlyWhatFailedIsIssuedAgain
-//	4   packets, forwarded to the fabric                                 QP.flush                          TestReadsOfAllSizes
-//	5   several MCUs, arbitration                                        shaper.Next, Config.Units         TestRoundRobinTakesTurns
-//	6   another MCU is selected, and the first when within               shaper.Next                       TestPassingOver
-//	7   flow queues, one a flow, allocated to MCUs                       shaper.AddFlow                    TestUnitsGoRound
-//	8   the threshold is the rate of absorption                          Config.Rate, Config.Tune          TestTunerFindsTheThreshold
-//	9   method: store, determine, hold                                   shaper.Submit, shaper.Next        TestPassingOver
-//	10  of an RDMA GET                                                   shaper.Get, Batch.Read            TestReadsOfAllSizes
-//	11  with sub-requests                                                shaper.Grant                      TestOnlyWhatFailedIsIssuedAgain
-//	12  with packets to the fabric                                       QP.flush                          TestReadsOfAllSizes
-//	13  with arbitration                                                 shaper.Next                       TestPriorityOfFlows
-//	14  passing over                                                     shaper.Next                       TestPassedOverTooOften
-//	15  with flow queues                                                 shaper.AddFlow                    TestFlowsAreFound
-//	16  at the rate of absorption                                        Config.Rate, Config.Tune          TestSolicitedRate
-//	17  computer system: processor, host interface, NIC                  Wrap                              TestWrapByDevice
-//	18  with sub-requests                                                shaper.Grant                      TestScatteredReads
-//	19  with arbitration                                                 Config.Policy                     TestDeficitFollowsWeights
-//	20  passing over                                                     shaper.Next                       TestSmallOnesHaveAReserve
-//
-// TestClaims checks that each of them is there.
+// The published design that the package follows is in docs/background.md.
 package pacer

@@ -11,7 +11,7 @@ import (
 )
 
 // Context is a transport context: a peer, and the service by which messages are sent to
-// it. A message that names a context needs no other address (claim 1 of the seed).
+// it. A message that names a context needs no other address.
 type Context struct {
 	ep      *Endpoint
 	to      Addr
@@ -38,8 +38,8 @@ type QueueConfig struct {
 }
 
 // SendQueue takes messages, and completes them in any order. A message that names no
-// transport context uses that of its address and the queue's service (claim 3 of the
-// seed), which all queues with that service share.
+// transport context uses that of its address and the queue's service, which all queues
+// with that service share.
 type SendQueue struct {
 	ep      *Endpoint
 	cfg     QueueConfig

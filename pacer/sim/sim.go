@@ -2,7 +2,7 @@
 // switch, paced by the same shaper as a device or not at all. It is for choosing a
 // threshold, and for what no lab can show.
 //
-// Requests of 48 bytes bring responses of 2,048 (the figures of the seed; both are
+// Requests of 48 bytes bring responses of 2,048 (the figures of the published design; both are
 // configurable). A requester's link is slower than the servers' links together, so
 // that responses wait at the switch's port towards it, and are dropped when its
 // buffer is full; the requester asks again when its timer ends, as a reliable

@@ -20,7 +20,7 @@ const (
 	damaged   // that failed, and is tried again
 )
 
-// Context is the patent's DC initiator context: one queue pair, which serves one
+// Context is a DC initiator context: one queue pair, which serves one
 // target after another.
 type Context struct {
 	Index   int

@@ -54,7 +54,7 @@ type TargetStats struct {
 	Live      int
 }
 
-// responder is a session at the target: the patent's DC responder, with one
+// responder is a session at the target: a DC responder, with one
 // responder context.
 type responder struct {
 	id       uint64

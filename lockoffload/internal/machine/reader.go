@@ -12,6 +12,18 @@ import (
 // safe because nothing is ever written under a lock that is not committed by the WRITE
 // itself, see Chain and Releaser: a copy that is valid was current, or is.
 //
+// A reader requires both copies to be valid and takes the one with the higher version x. That is
+// right in whatever order the bytes of READs and WRITEs move:
+//
+//   - Changes of a slot follow each other. The next one is written by the holder of a lock that
+//     was given back after the last one, and a target executes WRITEs and atomics of a queue pair
+//     in the order in which they came (InfiniBand specification, chapter 9.5, transaction
+//     ordering).
+//   - x is current from the moment when the last byte of its copy is there until the moment when
+//     the last byte of x+1 is there, which goes to the other copy.
+//   - All bytes of x were there when the READ ended. The other copy, valid and older, was seen
+//     before all of x+1 was there. So x was current at some moment of the READ.
+//
 // A read chain does the same under a lock command and its unlock command, posted at
 // once:
 //

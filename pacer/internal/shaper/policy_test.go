@@ -227,7 +227,7 @@ func TestDeadlines(t *testing.T) {
 }
 
 // A response that would exceed the threshold is passed over, the next one goes, and
-// the first one once there is room (figure 3 of the seed).
+// the first one once there is room.
 func TestPassingOver(t *testing.T) {
 	b := newBench(t, Config{MTU: kib, Slice: 8 * kib, Threshold: 12 * kib, Reserve: 1, Small: 1}, FlowConfig{}, FlowConfig{}, FlowConfig{})
 	r312 := b.get(0, 8*kib)

@@ -11,7 +11,7 @@
 //	}
 //	sleep(e.Wait())
 //
-// A transport context of the seed is a peer and a service: each has a packet flow of
+// A transport context is a peer and a service: each has a packet flow of
 // its own (send.go, receive.go), and all flows to a peer share its paths (path.go).
 package engine
 

@@ -32,7 +32,7 @@ type list struct{ head, tail uint32 }
 func (l *list) empty() bool { return l.head == none }
 
 // subFlow has the packets of a flow that went by one path, in the order of sending, with a
-// timer of its own (claims 8 to 11 of the seed).
+// timer of its own.
 type subFlow struct {
 	list
 	armed   time.Duration // when the timer began: a packet was sent, or a response came

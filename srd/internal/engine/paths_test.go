@@ -348,7 +348,7 @@ func TestCongestion(t *testing.T) {
 	require.Less(t, three, uint32(50))
 }
 
-// The timer of a sub-flow begins anew with each response to it (claim 11), and with
+// The timer of a sub-flow begins anew with each response to it, and with
 // none for others.
 func TestSubFlowTimers(t *testing.T) {
 	w := newWorld(t, 1, 2, simple(2))
@@ -396,7 +396,7 @@ func TestOvertaken(t *testing.T) {
 	require.Equal(t, timeouts, e.Stats.Timeouts)
 }
 
-// One path, no sub-flows: one timer, and loss is recovered all the same (claim 15).
+// One path, no sub-flows: one timer, and loss is recovered all the same.
 func TestOnePath(t *testing.T) {
 	w := newWorld(t, 1, 2, simple(1))
 	out := pathsFrom(w, limited)
@@ -408,7 +408,7 @@ func TestOnePath(t *testing.T) {
 	require.Zero(t, e.Stats.Retired)
 }
 
-// What a reporting service loses is reported, part by part, and not sent again (claim 6).
+// What a reporting service loses is reported, part by part, and not sent again.
 func TestReporting(t *testing.T) {
 	w := settledPair(t, nil)
 	a := w.nodes[0]

@@ -116,7 +116,7 @@ type Credit struct {
 	Grant uint16 // how many more than these may be under way
 }
 
-// Response lists the packets of a flow that arrived (claims 1, 2, 4 to 6 of the seed).
+// Response lists the packets of a flow that arrived.
 type Response struct {
 	Service   uint8
 	HasEcho   bool
