@@ -145,5 +145,5 @@
 // TestSimulatedFaults and TestSimulatedStandstill. Claims 3 and 14 are SendQueue.Post, shown
 // by TestQueues. Paths and timers (claims 7 to 11) are EFA's own.
 //
-// The design decisions, with what was tried, are in docs/srd.md.
+// The packets and the rules are in docs/protocol/srd.md, measurements and what was tried in docs/srd.md.
 package srd
