@@ -85,6 +85,6 @@
 // None of this was tested on hardware: tests run on simulated devices below the unchanged
 // libefa.
 //
-// The published design that the package follows is in docs/background.md, and the decisions
-// with their reasons are in docs/srd.md.
+// The packets and the rules are in docs/protocol/srd.md, the published design that the package
+// follows in docs/background.md, measurements and what was tried in docs/srd.md.
 package srd

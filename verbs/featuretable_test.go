@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/internal/declared"
 )
 
-// featureRow is a row of the table in ARCHITECTURE.md.
+// featureRow is a row of the table in docs/features.md.
 type featureRow struct {
 	calls, tests []string
 	on           map[string]string // by kernel: works, refused
@@ -23,12 +23,10 @@ type featureRow struct {
 }
 
 var featureTable = sync.OnceValues(func() (map[string]featureRow, error) {
-	b, err := os.ReadFile("../ARCHITECTURE.md")
+	b, err := os.ReadFile("../docs/features.md")
 	if err != nil {
 		return nil, err
 	}
-	_, rest, _ := strings.Cut(string(b), "## Features\n")
-	section, _, _ := strings.Cut(rest, "\n## ")
 	rows := make(map[string]featureRow)
 	code := regexp.MustCompile("`([^`]+)`")
 	names := func(cell string) (out []string) {
@@ -37,7 +35,7 @@ var featureTable = sync.OnceValues(func() (map[string]featureRow, error) {
 		}
 		return out
 	}
-	for line := range strings.Lines(section) {
+	for line := range strings.Lines(string(b)) {
 		cells := strings.Split(line, "|")
 		if len(cells) != 8 || strings.Contains(line, "---") || strings.Contains(line, "| feature |") {
 			continue

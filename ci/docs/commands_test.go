@@ -32,6 +32,8 @@ var elsewhere = map[string]string{
 	"systemctl enable --now rdmacached":                                                 "guests do not run systemd",
 	"make simhca":                                                                       "make simulated tries the devices on the host",
 	"RDMA_DEVICE=mlx5_0 make test":                                                      "needs a device that is no guest's",
+
+	`go test ./srd/internal/engine -run 'Permutation|LargeIncast|LongIncast|HundredThousandPeers' -large build/large -v -timeout 40m`: "many minutes: make test runs smaller ones",
 }
 
 // act executes commands of the documents together: as they are, or by a script

@@ -139,7 +139,7 @@
 //	...
 //	works: 29, refused: 19, WRONG: 0, not tried: 1
 //
-// The self-test tries the features of the table in ARCHITECTURE.md one after the other,
+// The self-test tries the features of the table in docs/features.md one after the other,
 // through package verbs, and compares what arrives with what was sent. Refused means that
 // the device or its provider lacks the feature and says so. WRONG means that the feature
 // failed, that its data were wrong, or that the device reports the feature and then

@@ -17,7 +17,7 @@ import (
 
 // selfTest tries one feature of a device.
 type selfTest struct {
-	feature string // as in the table of features in ARCHITECTURE.md
+	feature string // as in the table of features in docs/features.md
 	// told reports whether the device says that it has the feature; nil if no
 	// device says so.
 	told func(verbs.Features) bool

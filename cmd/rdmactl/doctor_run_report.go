@@ -51,7 +51,7 @@ type runGID struct {
 }
 
 type runResult struct {
-	Feature string        `json:"feature"` // as in the table of features in ARCHITECTURE.md
+	Feature string        `json:"feature"` // as in the table of features in docs/features.md
 	Result  string        `json:"result"`
 	Time    time.Duration `json:"ns"` // making and closing the objects included
 	Note    string        `json:"note,omitempty"`
