@@ -17,7 +17,7 @@ import (
 const root = "../.."
 
 // documents have commands, as paragraphs that are indented.
-var documents = []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "ci/README.md", "docs/addresses.md", "docs/benchmarks.md", "docs/cache.md", "docs/hardware.md", "docs/simhca.md"}
+var documents = []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "ci/README.md", "docs/addresses.md", "docs/benchmarks.md", "docs/benchmarks/README.md", "docs/cache.md", "docs/hardware.md", "docs/simhca.md"}
 
 // commands are those of a document, without their comments.
 func commands(t *testing.T, document string) (found []string) {
