@@ -14,8 +14,8 @@ import (
 )
 
 // mergeFiles joins the files of one suite, prints the table, and writes passes in
-// benchstat's format, the table for documents and a plot beside the JSON file. A part that is
-// missing is reported at the end.
+// benchstat's format, the table as Markdown and as comma-separated values, and a plot beside
+// the JSON file. A part that is missing is reported at the end.
 func mergeFiles(out string, files []string) error {
 	all, err := readRecords(files)
 	if werr := measure.WriteJSON(out, all); werr != nil {
@@ -23,7 +23,7 @@ func mergeFiles(out string, files []string) error {
 	}
 	measure.WriteTable(os.Stdout, all)
 	base := strings.TrimSuffix(out, ".json")
-	for suffix, write := range map[string]func(io.Writer, []measure.Record){".txt": measure.WriteGoBench, ".md": measure.WriteMarkdown} {
+	for suffix, write := range map[string]func(io.Writer, []measure.Record){".txt": measure.WriteGoBench, ".md": measure.WriteMarkdown, ".csv": measure.WriteCSV} {
 		var b bytes.Buffer
 		write(&b, all)
 		err = errors.Join(err, os.WriteFile(base+suffix, b.Bytes(), 0o644))

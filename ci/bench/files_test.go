@@ -31,6 +31,7 @@ func TestMergeOfParts(t *testing.T) {
 	require.Equal(t, "6.1.0-44-amd64", all[0].Kernel)
 	require.Equal(t, "6.12.90", all[1].Kernel)
 	require.FileExists(t, filepath.Join(dir, "verbs.txt"))
+	require.FileExists(t, filepath.Join(dir, "verbs.csv"))
 	require.FileExists(t, filepath.Join(dir, "verbs.svg"))
 }
 

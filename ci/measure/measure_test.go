@@ -2,6 +2,7 @@ package measure
 
 import (
 	"bytes"
+	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"os"
@@ -118,6 +119,14 @@ func TestTable(t *testing.T) {
 	require.Contains(t, lines[2], "| `"+record().Name+"` | ")
 	require.Equal(t, strings.Count(lines[0], "|"), strings.Count(lines[1], "|"))
 	require.Equal(t, strings.Count(lines[0], "|"), strings.Count(lines[2], "|"))
+	text.Reset()
+	WriteCSV(&text, []Record{record(), failed})
+	rows, err := csv.NewReader(&text).ReadAll()
+	require.NoError(t, err)
+	require.Len(t, rows, 3)
+	require.Equal(t, []string{"benchmark", "kernel", "clock"}, rows[0][:3])
+	require.Equal(t, record().Name, rows[1][0])
+	require.Equal(t, "failed: no result within 30s", rows[2][len(rows[2])-1])
 	text.Reset()
 	WriteTable(&text, []Record{record(), failed})
 	lines = strings.Split(text.String(), "\n")

@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"encoding/csv"
 	"fmt"
 	"io"
 	"slices"
@@ -28,6 +29,16 @@ func WriteMarkdown(w io.Writer, records []Record) {
 			fmt.Fprintln(w, strings.Repeat("| --- ", len(row))+"|")
 		}
 	}
+}
+
+// WriteCSV writes the records as comma-separated values, with the columns of
+// WriteMarkdown: the format of docs/benchmarks.
+func WriteCSV(w io.Writer, records []Record) {
+	rows := table(records)
+	for _, row := range rows {
+		row[0] = strings.TrimSpace(row[0])
+	}
+	csv.NewWriter(w).WriteAll(rows)
 }
 
 // table has a heading and a row for each record.
