@@ -25,6 +25,7 @@ var elsewhere = map[string]string{
 	"go run golang.org/x/perf/cmd/benchstat@latest -col /side build/bench/verbs.txt":    "needs the network and a benchmark's result",
 	"apt install gcc libibverbs-dev librdmacm-dev ibverbs-providers rdma-core iproute2": "a part of what make setup installs",
 	"git clone https://github.com/goverbs/goverbs && cd goverbs":                        "this is it",
+	"go get github.com/goverbs/goverbs/verbs@latest":                                    "needs the network, and the module of a user",
 	"SIMHCA=mlx5 LD_PRELOAD=build/simhca.so ibv_devinfo":                                "make simulated tries the devices on the host",
 	"useradd --system rdmacached":                                                       "changes the host; rdmacached's TestUnit has systemd check the unit",
 	"install build/rdmacached /usr/local/bin":                                           "changes the host",

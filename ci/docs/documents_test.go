@@ -83,5 +83,5 @@ func TestCommandsAreKnown(t *testing.T) {
 // A newcomer reads the first page in three minutes.
 func TestFirstPageIsShort(t *testing.T) {
 	n := len(lines(t, "README.md", func(string, string) bool { return true }))
-	require.LessOrEqual(t, n, 200, "lines of README.md")
+	require.LessOrEqual(t, n, 150, "lines of README.md")
 }

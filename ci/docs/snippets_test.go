@@ -18,19 +18,8 @@ var given = map[string]string{
 	"README.md": `
 		var ctx context.Context
 		var listener net.Listener
-		var memory, buf []byte
-		var layout lockoffload.Layout
-		var key []byte
-		var serve func(context.Context, *verbs.Link) error
-		var next func([]byte) []byte
-		var pd *verbs.PD
-		var qp *verbs.QP
-		var cq *verbs.CQ
-		var region verbs.Region
-		var wcs []verbs.WC
-		var slot int
-		var address dc.Address
-		var accessKey uint64`,
+		var memory []byte
+		var serve func(context.Context, *verbs.Link) error`,
 	"docs/cache.md": `
 		var ctx context.Context`,
 	"ci/README.md": `
