@@ -1,5 +1,6 @@
-// Package lockoffload locks remote memory, accesses it and unlocks it without waiting for
-// replies in between.
+// Package lockoffload reads and changes records in remote memory under locks, by RDMA alone.
+// A read takes one round trip, and lock, change and unlock take two, or one with the target's
+// help.
 //
 // A target serves locked memory at an address:
 //
@@ -96,8 +97,8 @@
 //
 // On Soft-RoCE, which takes seven retries as retries without end, a dead target shows when the lease
 // is over. If packets are lost, or slower than the acknowledgement timeout, Soft-RoCE's sender
-// sometimes completes a READ or an atomic without its result; the client notices that and returns
-// [ErrBroken].
+// sometimes completes an atomic without its result. The client checks each READ and atomic for
+// its result, and returns [ErrBroken] if there is none.
 //
 // Nothing has run on RDMA hardware. Tests run on Soft-RoCE with loss, duplicates and reordering, and
 // kill hosts, and holders after each single request of each form. Histories of all forms are checked
