@@ -56,7 +56,7 @@
 //     [Config], READs the server's own map.
 //   - A record that has expired by the server's clock is not a hit.
 //   - FlushAll is acknowledged when no client can READ a record that was there. Until then a READ
-//     may find one. It goes key by key: it deletes each key, but not all at one moment, and a key
+//     may find one. FlushAll deletes each key, but not all at one moment, and a key
 //     that one client has found to be gone is gone for all.
 //   - After a restart of the server nothing of its earlier life is a hit: pointers, records and
 //     messages carry the server's epoch, which changes. CAS numbers of an earlier life do not
@@ -75,9 +75,9 @@
 //     then the server cuts it off. Changes that find too little memory meanwhile wait a moment and
 //     are then refused with [ErrNoMemory].
 //
-// They hold in a [Cluster] for clients with the same list of servers, for each key by itself:
-// GetMulti and SetMulti are many operations, and FlushAll goes server by server. They hold by TCP
-// too, which a client uses without RDMA unless RequireRDMA is set; everything is then a call, and
+// The guarantees hold in a [Cluster] for clients with the same list of servers, for each key by
+// itself: GetMulti and SetMulti are many operations, and FlushAll goes server by server. They hold
+// by TCP too, which a client uses without RDMA unless RequireRDMA is set; everything is then a call, and
 // nothing goes on while the server's process hangs. [Stats] say so, and the Logger gets a warning.
 //
 // With NearBytes in [Config] a client keeps copies of records, from which Get, GetInto and GetMulti

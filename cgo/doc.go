@@ -1,6 +1,6 @@
-// Package cgo is the one room of the module that speaks to rdma-core: every
-// import "C" and every conversion between C and Go memory is here or in its
-// sub-packages.
+// Package cgo is the only package that calls rdma-core: every import "C" and every
+// conversion between C and Go memory is here or in its sub-packages, except for the
+// views of slices in verbs/view.go.
 //
 // It is a mechanical layer. Handles are the addresses of the C objects, typed
 // so that one kind cannot be passed for another; structures shared with C have
@@ -12,7 +12,7 @@
 // Data-path calls cross into C once for a whole batch and never allocate.
 //
 // Without cgo, or on another system than Linux, every call returns
-// [ErrUnsupported], so that programs which merely could use RDMA still build.
+// [ErrUnsupported], so that programs in which RDMA is optional still build.
 package cgo
 
 import "errors"

@@ -6,6 +6,7 @@
 //	b, err := target.Address().MarshalBinary() // send it to anyone
 //
 //	i, err := dc.NewInitiator(dc.InitiatorConfig{PD: pd})
+//	var addr dc.Address
 //	err = addr.UnmarshalBinary(b)
 //	peer, err := i.Resolve(addr, key)
 //	err = i.Do(ctx, peer, dc.Request{Op: dc.Read, Local: mr.SGE(0, 64), Remote: region.At(0)})
@@ -39,16 +40,16 @@
 // Requests to one target are carried out in the order of posting. Between targets there
 // is no order.
 //
-// Every session has an ID of its own, chosen at random, and packet numbers after those of
-// all earlier sessions of its context, from a random start. If the initiator of a responder
-// context falls silent, one with another number replaces the context, so that late
-// packets reach nothing. A message for an earlier target at the same address is refused.
+// Every session has a random ID. The packet numbers of an initiator context begin at random,
+// and those of a new session follow those of all earlier ones. If the initiator of a responder
+// context falls silent, the context gets another queue pair number, so that late packets reach
+// nothing. A message for an earlier target at the same address is refused.
 //
 // A target that dies fails its own requests only; for hardware see below.
 //
 // The access key keeps out mistakes, and strangers that cannot read the network. It
-// travels in the clear. A target does not reply to a message without the key, or to one that
-// names another source than the network does. It makes no address handle for such
+// travels in the clear. A target does not reply to a message without the key, or to one whose
+// sender's address is not the one in the packet's header. It makes no address handle for such
 // senders, and keeps a bounded number of handles for others. If a target is silent, the
 // initiator recognises a wrong key by 16 bits in the target's address ([Address.KeyCheck]).
 //
@@ -80,7 +81,7 @@
 // # Changes of the host
 //
 // The local address may go away and come back, the link may fail and recover, a netdev may
-// get another name, and either end another link-layer address. Initiators and targets find
+// get another name, and the link-layer address of either end may change. Initiators and targets find
 // their GID again in the GID table, and make their address handles and connect their queue
 // pairs anew. Requests that the device has meanwhile fail with [ErrSession], and requests
 // that wait fail with [ErrUnreachable] if it takes longer than

@@ -24,7 +24,7 @@
 // [Client.SwapWrite] takes no lock.
 //
 // A program with its own way to exchange endpoints makes a [Region], a [Server] and perhaps an
-// [Agent] itself, and gives each client an [Invite]:
+// [Agent] itself, and gives each client an [Invite], which is in the endpoint that it sends:
 //
 //	srv, err := lockoffload.NewServer(lockoffload.ServerConfig{PD: pd, Region: region})
 //	place, err := srv.Admit(nil)                // at the target, for each client

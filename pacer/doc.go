@@ -1,5 +1,5 @@
 // Package pacer paces GETs, so that their responses never outrun what the network
-// interface absorbs.
+// interface absorbs. A GET is a READ; WRITEs and SENDs are PUTs.
 //
 // A READ request has some 48 bytes, and its response can have megabytes. A program that
 // posts READs as fast as the device takes them floods its own host: switches and the
@@ -20,9 +20,9 @@
 // [Wrap] paces a queue pair by the pacer of its device, which all queue pairs of the process
 // share. The limits are the Threshold, response bytes outstanding, and the Rate, response
 // bytes solicited in a second, of [Config]. PUTs have a limit of their own, Outbound. The
-// responses that this host serves are the device's, and not paced. Link pause (priority flow
-// control) enters through [Pacer.PauseLink] and [Pacer.Flooded], which package pfc calls
-// according to the counters of the link.
+// responses that this host serves are the device's, and not paced. Package pfc reads the
+// counters of link pause (priority flow control), and calls [Pacer.PauseLink] and
+// [Pacer.Flooded] accordingly.
 //
 // # Guarantees
 //
@@ -38,9 +38,9 @@
 //     each flow.
 //   - A queue pair with a dead peer keeps credit from others only for Overdue in
 //     [Config], not until the transport gives up.
-//   - Credit of [Pacer.Acquire] counts until [Credit.Release]. The tuner measures the delay
-//     of the idle path once a second. It waits at most 250 ms for what is outstanding, and
-//     only once for each credit.
+//   - Credit of [Pacer.Acquire] counts until [Credit.Release]. The tuner (Tune in [Config])
+//     measures the delay of the idle path once a second. For that it waits at most 250 ms
+//     until nothing is outstanding, and only once for each credit.
 //   - GETs and atomics of a queue pair go in order, and so do its PUTs. PUTs overtake
 //     held GETs, as verbs allow, but they overtake nothing with a fence and nothing
 //     behind one. Completions come in that order, and the completion of a request says

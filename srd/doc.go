@@ -7,6 +7,8 @@
 //	ep, err := srd.Open(srd.Config{PD: pd})
 //	b, err := ep.Addr().MarshalBinary() // give it to anyone
 //
+//	var peer srd.Addr
+//	err = peer.UnmarshalBinary(b)          // another endpoint's
 //	err = ep.Send(ctx, peer, header, body) // nil: delivered, once
 //
 //	var ms [16]srd.Message
@@ -34,7 +36,7 @@
 //     again. At least two paths stay in use, if there are as many.
 //   - A receiver without memory for a message says so. Its packets are sent again at growing
 //     intervals, up to a 32nd part of [Config.PeerTimeout], for as long as other messages have
-//     the memory; the sender's context ends that earlier.
+//     the memory, or until the [context.Context] of Send ends.
 //   - If a link on the way loses long packets and not short ones, that is found out within half
 //     of [Config.PeerTimeout]. Messages under way in long packets end with [ErrPathMTU], and
 //     later ones go in packets of 1024 bytes.
@@ -48,16 +50,15 @@
 // # Costs
 //
 // An endpoint has [Config.Paths] source queue pairs, and on EFA one. A silent peer takes about
-// 500 bytes.
-// When there are [Config.MaxPeers], a new peer takes the place of one that has nothing under
-// way and was silent for at least four times [Config.PeerTimeout].
+// 500 bytes. When there are [Config.MaxPeers], a new peer takes the place of one that has
+// nothing under way and was silent for at least four times [Config.PeerTimeout].
 //
 // The first packets between two endpoints open a session, and the first message waits for it. With
 // [Config.Key] the first message goes with the first packet, if it fits into a packet that any
 // link carries.
 //
 // The packets under way are limited by the delay of the majority of paths and by the receiver's
-// grant, to 256 for each context. When there are very many senders, they take turns; a waiting
+// grant, to 256 for each [Context]. When there are very many senders, they take turns; a waiting
 // sender has a grant of 0. Log lines of one cause come every ten seconds at most.
 //
 // # On EFA

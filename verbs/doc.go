@@ -40,8 +40,8 @@
 // it; a call on a closed object returns [ErrClosed]. The garbage collector closes
 // nothing.
 //
-// Memory: registered memory never moves and is not collected while it is registered. [MR]
-// says when the program and the device may touch which byte.
+// Memory: registered memory never moves and is not collected while it is registered. The
+// comment of [MR] says when the program and the device may touch which byte.
 //
 // Errors: decisions are sentinels ([ErrQueueFull], [ErrState], ...), found with
 // [errors.Is]; the text names the operation, the object, the errno and the likely cause.
@@ -54,14 +54,14 @@
 // each its own completions; protocols that own many queue pairs need a [Dispatcher].
 //
 // Functions of the program ([Ender.Ended], [ReceiverConfig.Arrived], the methods of an
-// [Engine], functions that make lists, [LinkConfig.Setup] and Greet, functions that serve
-// links) may panic or call [runtime.Goexit]. That goes on in the goroutine that called
-// the function, perhaps one that waits for something else, after everything that the
-// package holds was released: other goroutines go on, and Close works. An Ended that does
-// not return is a failure of its list, which ends the queue pair; a goroutine that waits
-// for a request of its own goes on waiting until the device is done with that.
+// [Engine], functions that fill a [List], [LinkConfig.Setup], [LinkConfig.Greet], functions
+// that serve links) may panic or call [runtime.Goexit]. The package first releases what it
+// holds, so other goroutines go on, and Close works. Then the panic or Goexit goes on in the
+// goroutine that called the function, perhaps one that waits for something else. If Ended
+// ends so, its list has failed, which ends the queue pair; a goroutine that waits for a
+// request of its own goes on waiting until the device is done with that.
 //
-// Death: [QP.Done] and [QP.Err] report when and why a queue pair ended. By default a peer
+// End of a queue pair: [QP.Done] and [QP.Err] report when and why a queue pair ended. By default a peer
 // that is gone is detected half a second after the next request.
 //
 // Peers that know each other's IP address need no exchange of endpoints: package rdmacm
