@@ -47,7 +47,7 @@
 //
 // A target that dies fails its own requests only; for hardware see below.
 //
-// The access key keeps out mistakes, and strangers that cannot read the network. It
+// The access key keeps out mistakes, and hosts that cannot read packets on the network. It
 // travels in the clear. A target does not reply to a message without the key, or to one whose
 // sender's address is not the one in the packet's header. It makes no address handle for such
 // senders, and keeps a bounded number of handles for others. If a target is silent, the

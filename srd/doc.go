@@ -40,9 +40,9 @@
 //   - If a link on the way loses long packets and not short ones, that is found out within half
 //     of [Config.PeerTimeout]. Messages under way in long packets end with [ErrPathMTU], and
 //     later ones go in packets of 1024 bytes.
-//   - An endpoint replies to strangers at a bounded rate, and never with more bytes than
-//     they sent. It keeps no state for a stranger before that has shown that it receives at the
-//     address that it names, or has the deployment's key ([Config.Key]).
+//   - An endpoint replies to unauthenticated peers at a bounded rate, and never with more bytes
+//     than they sent. It keeps no state for a peer before the peer has shown that it receives at
+//     the address that it names, or has the deployment's key ([Config.Key]).
 //   - An endpoint keeps its address while its host changes. When the IP address goes and comes
 //     again, the link goes down and up, the interface is renamed, or its MAC or that of a peer
 //     changes, messages go on within seconds. While the IP address is gone, nothing is sent.

@@ -14,6 +14,7 @@
 //	SIMHCA=mlx5:ipv4       a RoCE port with an IPv4 address, 127.0.0.1
 //	SIMHCA=mlx5:ib         an InfiniBand port: LIDs, and no GRH where none is asked for
 //	SIMHCA=mlx5:latereads  READs are executed late, behind WRITEs and atomics without a fence
+//	SIMHCA=mlx5:torn       READs and WRITEs move one cache line at a time
 //	SIMHCA=efa             efa_0, requests are executed in order
 //	SIMHCA=efa:reverse     in the reverse order; efa:random in any
 //	SIMHCA=efa:nowrite     without RDMA WRITE, as the first generation
