@@ -71,9 +71,9 @@
 //     of silence the connection is given up. A WRITE of WriteAt may still be executed then.
 //   - While the server's process hangs, hits go on, and everything else waits. While the server's
 //     host is unreachable no operation succeeds: a key has one server, and no replica.
-//   - A client that hangs delays the reuse of memory for one lease (five seconds by default);
-//     then the server cuts it off. Changes that find too little memory meanwhile wait a moment and
-//     are then refused with [ErrNoMemory].
+//   - A client that hangs delays the reuse of memory for one lease at most (five seconds by
+//     default); then the server cuts it off. Changes that find too little memory meanwhile wait
+//     a moment and are then refused with [ErrNoMemory].
 //
 // The guarantees hold in a [Cluster] for clients with the same list of servers, for each key by
 // itself: GetMulti and SetMulti are many operations, and FlushAll goes server by server. They hold

@@ -95,8 +95,9 @@
 // The size of a slot does not grow with the clients beyond 512. A client sends three heartbeats in a
 // lease. Recovery looks at each slot once, which takes some thirty instructions of the target's CPU.
 //
-// On Soft-RoCE, which takes seven retries as retries without end, a dead target shows when the lease
-// is over. If packets are lost, or slower than the acknowledgement timeout, Soft-RoCE's sender
+// A dead target shows half a second after the next request by default, and when the lease is over
+// at the latest: on Soft-RoCE seven retries ([verbs.ConnectConfig]) are retries without end. If
+// packets are lost, or slower than the acknowledgement timeout, Soft-RoCE's sender
 // sometimes completes an atomic without its result. The client checks each READ and atomic for
 // its result, and returns [ErrBroken] if there is none.
 //
