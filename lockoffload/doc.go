@@ -97,9 +97,9 @@
 //
 // A dead target shows half a second after the next request by default, and when the lease is over
 // at the latest: on Soft-RoCE seven retries ([verbs.ConnectConfig]) are retries without end. If
-// packets are lost, or slower than the acknowledgement timeout, Soft-RoCE's sender
-// sometimes completes an atomic without its result. The client checks each READ and atomic for
-// its result, and returns [ErrBroken] if there is none.
+// packets are lost, or slower than the acknowledgement timeout, Soft-RoCE's sender sometimes
+// completes an atomic without its result. The client checks each READ and atomic for its result,
+// and returns [ErrBroken] if there is none.
 //
 // Nothing has run on RDMA hardware. Tests run on Soft-RoCE with loss, duplicates and reordering, and
 // kill hosts, and holders after each single request of each form. Histories of all forms are checked
