@@ -32,9 +32,9 @@
 //   - A response that is larger than the threshold goes alone. Nothing waits for ever: a
 //     request that was passed over MaxPasses times keeps its turn, and the others wait
 //     for it.
-//   - Flows of a class share evenly, however many there are for each slicing unit: one
-//     request packet in turn, or bytes by weight under the policy Deficit, which is meant
-//     for READs of different lengths. The shares are even within a few request packets of
+//   - Flows (queue pairs) of a class share evenly, however many share a slicing unit (Units
+//     in [Config]), which takes them in turn: one request packet each, or bytes by weight
+//     under the policy Deficit, which is meant for READs of different lengths. The shares are even within a few request packets of
 //     each flow.
 //   - A queue pair with a dead peer keeps credit from others only for Overdue in
 //     [Config], not until the transport gives up.

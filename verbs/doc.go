@@ -49,9 +49,9 @@
 // package panic.
 //
 // Concurrency: everything may be used by any number of goroutines, except that a [Batch]
-// or [RecvBatch] belongs to one at a time. A completion goes to the first that polls it,
-// so goroutines that share a queue pair need a [Requester] and a [Receiver], which give
-// each its own completions; protocols that own many queue pairs need a [Dispatcher].
+// or [RecvBatch] belongs to one goroutine at a time. A completion goes to the goroutine that
+// polls it first. So goroutines that share a queue pair need a [Requester] and a [Receiver],
+// which give each its own completions; protocols with many queue pairs need a [Dispatcher].
 //
 // Functions of the program ([Ender.Ended], [ReceiverConfig.Arrived], the methods of an
 // [Engine], functions that fill a [List], [LinkConfig.Setup], [LinkConfig.Greet], functions
