@@ -35,7 +35,8 @@
 // if the first had no effect because the target had no receive; that is certain in
 // networks that do not double packets. A WRITE with immediate of more than one packet has
 // an effect before the target looks for a receive. If there is none, the request fails with
-// [ErrSession] and [ErrNoReceive], and its memory is written in part.
+// [ErrSession] and [ErrNoReceive], and its memory is written in part. Where packets get lost,
+// Soft-RoCE may complete an atomic without its result: see [verbs.Batch.FetchAdd].
 //
 // Requests to one target are carried out in the order of posting. Between targets there
 // is no order.
