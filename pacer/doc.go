@@ -34,8 +34,8 @@
 //     for it.
 //   - Flows (queue pairs) of a class share evenly, however many share a slicing unit (Units
 //     in [Config]), which takes them in turn: one request packet each, or bytes by weight
-//     under the policy Deficit, which is meant for READs of different lengths. The shares are even within a few request packets of
-//     each flow.
+//     under the policy Deficit, which is meant for READs of different lengths. The shares
+//     are even within a few request packets of each flow.
 //   - A queue pair with a dead peer keeps credit from others only for Overdue in
 //     [Config], not until the transport gives up.
 //   - Credit of [Pacer.Acquire] counts until [Credit.Release]. The tuner (Tune in [Config])
