@@ -181,7 +181,7 @@ func TestExpiry(t *testing.T) {
 
 // Values of all sizes, up to what the server takes.
 func TestSizes(t *testing.T) {
-	s := serve(t, server.Config{Memory: 24 << 20, MaxValue: 1 << 20, Lease: time.Second})
+	s := serve(t, server.Config{Memory: 24 << 20, MaxValue: 1 << 20, Lease: quiet})
 	c, ctx := dial(t, s.Addr().String(), cache.Config{}), within(t)
 	small := dial(t, s.Addr().String(), cache.Config{MaxRecord: 100})
 	for _, n := range []int{0, 1, 15, 16, 64, 4095, 4096, 5000, 100_000, 1 << 20} {

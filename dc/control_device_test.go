@@ -145,7 +145,7 @@ func TestAttachEnds(t *testing.T) {
 // TestFirstContactWithDead targets, not known to be dead: those that
 // live are not long in coming.
 func TestFirstContactWithDead(t *testing.T) {
-	const dead, contexts = 100, 8
+	const dead, contexts = 300, 8
 	a, b := newHosts(t)
 	i := a.initiator(t, dc.InitiatorConfig{Contexts: contexts, ConnectTimeout: 3 * time.Second})
 	target := b.target(t, dc.TargetConfig{})

@@ -348,10 +348,14 @@ func TestLostQueueReleasesMemory(t *testing.T) {
 	r.retries = 7
 	q, peer := r.paced(r.cq(), verbs.QPConfig{}, pacer.FlowConfig{})
 	require.NoError(t, peer.Quiesce())
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
 	var left *verbs.InFlightError
-	require.ErrorAs(t, q.Read(ctx, r.b.mr.Region().At(0), r.a.mr.SGE(0, 64)), &left)
+	for patience := 20 * time.Millisecond; left == nil; patience *= 2 { // it may end before the READ is posted
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		err := q.Read(ctx, r.b.mr.Region().At(0), r.a.mr.SGE(0, 64))
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		errors.As(err, &left)
+	}
 	require.NoError(t, left.Err())
 	q.Lose(errors.New("broken"))
 	<-left.Done()

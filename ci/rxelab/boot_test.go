@@ -132,7 +132,7 @@ func TestEverythingPasses(t *testing.T) {
 
 // A hang ends, and a program that can say where it hangs is asked.
 func TestTimeLimit(t *testing.T) {
-	r := newRun(t, "-topo", "none", "-timeout", "60s", "--", "bash", "-c", "trap 'echo it hangs here' QUIT; while :; do sleep 1; done")
+	r := newRun(t, "-topo", "none", "-timeout", "90s", "--", "bash", "-c", "trap 'echo it hangs here' QUIT; while :; do sleep 1; done")
 	r.run(t, exitLab)
 	require.Contains(t, r.stdout.String(), "it hangs here")
 	require.Contains(t, r.stderr.String(), "time limit")
