@@ -178,7 +178,7 @@ func (ep *Endpoint) post(q *SendQueue, id uint64, to Addr, s Service, data [][]b
 		ep.free(i)
 		switch {
 		case errors.Is(err, engine.ErrTooLarge):
-			err = fmt.Errorf("%w (it has %d bytes)", ErrTooLarge, n)
+			err = tooLarge(data)
 		case errors.Is(err, engine.ErrPeers):
 			err = ErrPeers
 		default:
@@ -188,6 +188,10 @@ func (ep *Endpoint) post(q *SendQueue, id uint64, to Addr, s Service, data [][]b
 	}
 	r.handle = h
 	return r, nil
+}
+
+func tooLarge(data [][]byte) error {
+	return fmt.Errorf("%w (it has %d bytes)", ErrTooLarge, size(data))
 }
 
 func size(data [][]byte) (n int) {
@@ -245,7 +249,7 @@ func (ep *Endpoint) send(ctx context.Context, to Addr, s Service, data [][]byte)
 		}
 		r.waiter.Reset()
 	}
-	err = ep.why(r, to.GID, size(data))
+	err = ep.why(r, to.GID, data)
 	ep.free(uint32(r.id))
 	if err != nil {
 		err = fmt.Errorf("srd: send to %v: %w", to, err)
@@ -253,18 +257,20 @@ func (ep *Endpoint) send(ctx context.Context, to Addr, s Service, data [][]byte)
 	return err
 }
 
-// why returns the error of a message of n bytes that has a status, with the cause if it is
+// why returns the error of a message that has a status, with the cause if it is
 // known. ep.mu must be held.
-func (ep *Endpoint) why(r *request, to verbs.GID, n int) error {
+func (ep *Endpoint) why(r *request, to verbs.GID, data [][]byte) error {
 	err := r.status.Err()
-	cause := ep.handles.failed[to]
-	switch {
-	case r.status == TooLarge:
-		return fmt.Errorf("%w (it has %d bytes)", err, n)
-	case r.status == Unresponsive && cause != nil:
-		return fmt.Errorf("%w; there is no way to it: %w", err, cause)
-	case r.status == Unresponsive && r.stranger:
-		return errNoAnswer
+	switch r.status {
+	case TooLarge:
+		return tooLarge(data)
+	case Unresponsive:
+		if cause := ep.handles.failed[to]; cause != nil {
+			return fmt.Errorf("%w; there is no way to it: %w", err, cause)
+		}
+		if r.stranger {
+			return errNoAnswer
+		}
 	}
 	return err
 }

@@ -58,16 +58,21 @@ const shortestRing = 16
 
 func (l *inflight) at(seq uint32) *packet { return &l.ring[seq&uint32(len(l.ring)-1)] }
 
-// nextLost returns the place of the packet that is sent again next, or none. While the receiver
-// lacks memory, that is a packet of a message that has some there, or of one that is given up.
+// nextLost returns the place of the packet that is sent again next, or none.
 func (e *Engine) nextLost(f *txFlow) uint32 {
 	l := f.live
 	switch {
 	case l == nil:
 		return none
-	case l.hold == 0:
+	case l.hold == 0 || l.lost.empty():
 		return l.lost.head
 	}
+	return e.nextWithMemory(l)
+}
+
+// nextWithMemory returns the place of the lost packet that is sent again next while the receiver
+// lacks memory: it is of a message that has some there, or that is given up.
+func (e *Engine) nextWithMemory(l *inflight) uint32 {
 	for i := l.lost.head; i != none; i = l.ring[i].next {
 		if k := &l.ring[i]; k.cancel || e.messages[k.message].settled > 0 {
 			return i

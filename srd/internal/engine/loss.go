@@ -36,7 +36,7 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 		if fresh {
 			n.newest = max(n.newest, sentAt)
 			e.afterSilence(p, rtt)
-			e.answers(p)
+			e.endSilence(p)
 			e.sample(p, r.EchoPath, rtt)
 			if f.live != nil && f.live.more < sentAt { // in a burst they wait longer
 				n.waits(time.Duration(r.Delay) * time.Microsecond)
@@ -87,7 +87,7 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 			e.enqueue(p)
 		}
 		p.progress = e.now
-		e.answers(p)
+		e.endSilence(p)
 	}
 	if echoed && !fresh && (progress || n.paths[r.EchoPath].strayed()) {
 		e.sample(p, r.EchoPath, rtt)

@@ -86,7 +86,7 @@ func (e *Engine) onEcho(p *peer, k *wire.Packet) {
 	e.hears(p)
 	p.net.unnamed = 0
 	e.afterSilence(p, rtt)
-	e.answers(p)
+	e.endSilence(p)
 	e.sample(p, i, rtt)
 	if !x.retired {
 		n := p.net

@@ -5,8 +5,8 @@ import "time"
 // In a silence timers end and no response comes by any path. Either all packets are lost, or all
 // wait in a queue that has grown long: then packets that are sent again make it longer.
 
-// answers records that something came back by any path.
-func (e *Engine) answers(p *peer) {
+// endSilence records that something came back by any path.
+func (e *Engine) endSilence(p *peer) {
 	n := e.network(p)
 	n.answered = e.now
 	if p.longs > 0 && p.small == 0 {

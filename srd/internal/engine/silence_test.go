@@ -272,7 +272,7 @@ func TestSilenceIsCountedOnce(t *testing.T) {
 	e := w.nodes[0].e
 	p := e.peers[0]
 	n := e.network(p)
-	e.answers(p)
+	e.endSilence(p)
 	w.run(w.now + 5*time.Millisecond)
 	e.Advance(w.nodes[0].raw())
 	for range 8 {
@@ -282,7 +282,7 @@ func TestSilenceIsCountedOnce(t *testing.T) {
 	e.unanswered(n, e.now)
 	require.EqualValues(t, 2, n.silent)
 	require.NotZero(t, e.Wait())
-	e.answers(p)
+	e.endSilence(p)
 	require.Zero(t, e.Wait(), "there may be more to do")
 	e.unanswered(n, n.answered-time.Millisecond)
 	require.Zero(t, n.silent)

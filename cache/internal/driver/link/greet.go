@@ -22,7 +22,7 @@ func Greet(ctx context.Context, conn net.Conn, t greet.Transport, tenant string,
 	if _, err := conn.Write(c.Hello()); err != nil {
 		return greet.Seal{}, because(ctx, err)
 	}
-	b, err := answered(ctx, conn, alive)
+	b, err := reply(ctx, conn, alive)
 	if err != nil {
 		return greet.Seal{}, err
 	}
@@ -33,7 +33,7 @@ func Greet(ctx context.Context, conn net.Conn, t greet.Transport, tenant string,
 	if _, err := conn.Write(proof); err != nil {
 		return greet.Seal{}, because(ctx, err)
 	}
-	if b, err = answered(ctx, conn, alive); err == nil {
+	if b, err = reply(ctx, conn, alive); err == nil {
 		err = c.Judged(b)
 	}
 	if err != nil {
@@ -42,8 +42,8 @@ func Greet(ctx context.Context, conn net.Conn, t greet.Transport, tenant string,
 	return c.Seal(), nil
 }
 
-// answered returns the server's next answer that is not to wait.
-func answered(ctx context.Context, conn net.Conn, alive func()) ([]byte, error) {
+// reply returns the next message of the server that does not tell the client to wait.
+func reply(ctx context.Context, conn net.Conn, alive func()) ([]byte, error) {
 	b := make([]byte, greet.AnswerSize)
 	for range maxLater {
 		if _, err := io.ReadFull(conn, b); err != nil {
