@@ -98,6 +98,18 @@ func TestTwoFailuresFail(t *testing.T) {
 	require.Len(t, calls(t), 2)
 }
 
+// A soak builds once, and then runs the tests as often as it is told to.
+func TestSoakCountsFailures(t *testing.T) {
+	r := in(t, passes, fails, passes)
+	require.NoError(t, os.Mkdir("verbs", 0o755))
+	build := &job{name: "build", first: true, command: []string{"sh", "-c", "echo 'cd .. && exec ./go' >build/test2json && chmod +x build/test2json"}}
+	j := &job{name: "x", needs: words("build"), slots: 1, tests: &tests{packages: words("./verbs"), programs: flavor{name: "plain"}}}
+	require.ErrorContains(t, r.soak(t.Context(), []*job{build, j}, 3, 0), "1 tests or jobs failed at least once")
+	n, err := os.ReadFile("n")
+	require.NoError(t, err)
+	require.Equal(t, "4\n", string(n), "three calls")
+}
+
 // State machines, and tests that print a seed, are never run again.
 func TestWhatChanceDoesNotTouchIsNotRepeated(t *testing.T) {
 	require.Error(t, all(t, in(t, strings.ReplaceAll(fails, "goverbs/verbs", "goverbs/dc/internal/session"), passes)))

@@ -64,10 +64,16 @@ func runnable(waiting []*job, ended map[string]bool, busy bool, room, limit int)
 	})
 }
 
-// runAll runs jobs. A job fails at once if one that it needs has failed.
+// runAll runs jobs. A job fails at once if one that it needs has failed; what it needs and is not
+// among them has been run before.
 func (r *runner) runAll(ctx context.Context, jobs []*job) {
 	waiting := slices.Clone(jobs)
 	ended := make(map[string]bool)
+	for _, j := range jobs {
+		for _, n := range j.needs {
+			ended[n] = !slices.ContainsFunc(jobs, func(other *job) bool { return other.name == n })
+		}
+	}
 	done := make(chan *job)
 	room, busy, running := r.o.slots, false, 0
 	for len(waiting) > 0 || running > 0 {
