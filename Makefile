@@ -80,7 +80,7 @@ simulated-preloaded: build/simhca.so
 	! LD_PRELOAD=build/simhca.so ibv_devices 2>&1 | grep -q 'mlx5_0\|efa_0'
 	! SIMHCA=mlx5 LD_PRELOAD=build/simhca.so sh -c 'SIMHCA= exec env' | grep SYSFS_PATH
 
-# Changes that tests must catch are tried on copies, one by one.
+# Changes of the state machines, which tests must see.
 mutate: setup
 	$(GO) run ./ci/mutate $(MUTATIONS)
 

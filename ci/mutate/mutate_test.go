@@ -1,148 +1,154 @@
 package main
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
-	"regexp"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// Every list of the module can be applied: none has been left behind by the code.
-func TestListsFitTheCode(t *testing.T) {
-	all, err := collect([]string{"../.."}, regexp.MustCompile(""))
+// change returns the names of a function body's changes, and the source with all of them.
+func change(t *testing.T, body string) (names []string, changed string) {
+	t.Helper()
+	src := []byte("package p\nfunc f() {\n" + body + "\n}\n")
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, "", src, parser.SkipObjectResolution)
 	require.NoError(t, err)
-	names := map[string]bool{}
-	for i := range all {
-		_, err := all[i].apply()
-		require.NoError(t, err, all[i].dir)
-		name := all[i].dir + ": " + all[i].name
-		require.False(t, names[name], "%s twice", name)
-		names[name] = true
-		_, err = regexp.Compile(all[i].test)
-		require.NoError(t, err, name)
+	w := &walker{fset: fset, src: src}
+	w.add = func(what string) int {
+		names = append(names, what)
+		return len(names)
 	}
+	w.mutants(file.Decls[0].(*ast.FuncDecl).Body)
+	changed = string(apply(src, w.out))
+	_, err = parser.ParseFile(token.NewFileSet(), "", changed, 0)
+	require.NoError(t, err, changed)
+	return names, changed
 }
 
-func TestParse(t *testing.T) {
-	got, err := parse("# about\n\nname: a: b\nfile: x.go\ntest: TestA|TestB # both\nold:\n\tif a {\n\n\tb()\nnew:\n\tif c {\n\nname: two\nfile: y.go\npackage: ..\nold:\nz\nnew:\n---\n# the end\n")
-	require.NoError(t, err)
-	require.Equal(t, []mutation{
-		{name: "a: b", file: "x.go", test: "TestA|TestB", old: "\tif a {\n\n\tb()", new: "\tif c {", lineNum: 3},
-		{name: "two", file: "y.go", pkg: "..", old: "z", lineNum: 13},
-	}, got)
-	got, err = parse("tags: a,b\nname: one\nfile: f\nold:\nx\nnew:\n---\nenv: A=1 B=2\nname: two\nfile: f\nold:\nx\nnew:\ny\nenv: A=3\n---\nname: three\nfile: f\nold:\nx\nnew:\n")
-	require.NoError(t, err)
-	var under []conditions
-	for _, m := range got {
-		under = append(under, m.conditions)
+func TestMutants(t *testing.T) {
+	for body, want := range map[string][]string{
+		"if a && (b || c) { x = 1 }": {
+			"true instead of `a && (b || c)`", "false instead of `a && (b || c)`",
+			"true instead of `a`", "true instead of `(b || c)`", "false instead of `b`", "false instead of `c`", "without `x = 1`",
+		},
+		"for i < n { i++ }":                     {"false instead of `i < n`", "without `i++`", "with equality: `i < n`"},
+		"switch { case ok: f() }":               {"true instead of `ok`", "false instead of `ok`", "without `f()`"},
+		"y := a >= b":                           {"without equality: `a >= b`"},
+		"y := a == b":                           {"negate `a == b`"},
+		"x = 1; y = x":                          {"without `x = 1`", "`x = 1` after `y = x`", "without `y = x`"},
+		"x = 1; y = 2":                          {"without `x = 1`", "without `y = 2`"},
+		"f(); g()":                              {"without `f()`", "`f()` after `g()`", "without `g()`"},
+		"const c = 1 < 2; _ = c; panic(a == b)": nil,
+		"for { break }; return":                 {"without `return`", "without `break`"},
+	} {
+		names, _ := change(t, body)
+		require.ElementsMatch(t, want, names, body)
 	}
-	require.Equal(t, []conditions{{"a,b", ""}, {"a,b", "A=3"}, {"a,b", "A=1 B=2"}}, under)
-	for _, bad := range []string{"name: a\nfile: f\n", "name: a\nold:\nx\nnew:\ny\n", "file: f\nold:\nx\n", "stray", "name: a\nfile: f\nold:\nx\nnew:\nx\n"} {
-		_, err := parse(bad)
-		require.Error(t, err, bad)
-	}
+	_, changed := change(t, "x = 1; y = x; z = y")
+	require.Contains(t, changed, "if mutantOn(2) { y = x\n}; x = 1 }; ")
 }
 
-// A package of its own: changes that its test sees, one that it does not, one that
-// has it hang, one that does not compile, and one that fits nowhere.
-func TestTrials(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, text string) {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
-	write("go.mod", "module example.com/m\n\ngo 1.26\n")
-	write("m.go", "package m\n\nfunc Max(a, b int) int {\n\tif a > b {\n\t\treturn a\n\t}\n\treturn b\n}\n\nvar unseen = 1\n")
-	write("m_test.go", "package m\n\nimport \"testing\"\n\nfunc TestMax(t *testing.T) {\n\tif Max(1, 2) != 2 || Max(2, 1) != 2 {\n\t\tt.Error(\"not the greater one\")\n\t}\n}\n")
-	write("mutations.txt", `name: less
-file: m.go
-old:
-	if a > b {
-new:
-	if a < b {
-
-name: unseen
-file: m.go
-old:
-unseen = 1
-new:
-unseen = 2
-
-name: for ever
-file: m.go
-test: TestMax
-old:
-	return b
-new:
-	for {
-	}
-
-name: no Go
-file: m.go
-old:
-	return b
-new:
-	return c
-
-name: nowhere
-file: m.go
-old:
-	return d
-new:
-`)
-	all, err := collect([]string{dir}, regexp.MustCompile(""))
-	require.NoError(t, err)
-	require.Len(t, all, 5)
-	tr := &trial{tmp: t.TempDir(), limit: 2 * time.Second}
-	require.NoError(t, tr.unchanged(t.Context(), all))
-	var got []result
-	for i := range all {
-		got = append(got, tr.try(t.Context(), i, &all[i]))
-	}
-	require.True(t, got[0].caught)
-	require.Equal(t, "TestMax", got[0].by)
-	require.Equal(t, result{took: got[1].took}, got[1], "it survives")
-	require.True(t, got[2].caught)
-	require.Equal(t, "TestMax does not end", got[2].by)
-	require.ErrorContains(t, got[3].err, "undefined: c")
-	require.ErrorContains(t, got[4].err, "0 times")
-	require.Error(t, summary(got))
-	require.NoError(t, summary(got[:1]))
-	_, err = os.Stat(filepath.Join(dir, "m.test"))
-	require.ErrorIs(t, err, os.ErrNotExist)
-
-	write("m_test.go", "package m\n\nimport \"testing\"\n\nfunc TestMax(t *testing.T) { t.Error(\"always\") }\n")
-	require.ErrorContains(t, tr.unchanged(t.Context(), all[:1]), "fails without any change")
-	all[0].test = "TestNothing"
-	require.ErrorContains(t, tr.unchanged(t.Context(), all[:1]), "no test matches")
-}
-
-// A change that only a test with a tag sees, where the environment asks for it.
-func TestConditions(t *testing.T) {
+// A package of its own: changes that its tests see, some that they do not, and one that has a test
+// hang.
+func TestTrial(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"go.mod":    "module example.com/m\n\ngo 1.26\n",
-		"m.go":      "package m\n\nfunc One() int { return 1 }\n",
-		"m_test.go": "package m\n\nimport \"testing\"\n\nfunc TestNothing(t *testing.T) {}\n",
-		"tagged_test.go": "//go:build special\n\npackage m\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestOne(t *testing.T) {\n" +
-			"\tif os.Getenv(\"LOOK\") == \"1\" && One() != 1 {\n\t\tt.Error(\"not one\")\n\t}\n}\n",
-		"mutations.txt": "tags: special\nenv: LOOK=1\nname: looked at\nfile: m.go\nold:\nreturn 1\nnew:\nreturn 2\n" +
-			"name: not looked at\nenv: LOOK=0\nfile: m.go\nold:\nreturn 1\nnew:\nreturn 2\n" +
-			"name: not built\ntags:\nfile: m.go\nold:\nreturn 1\nnew:\nreturn 2\n",
+		"go.mod": "module example.com/m\n\ngo 1.26\n",
+		"m.go": `package m
+
+func Max(a, b int) int {
+	if a > b {
+		return a
+	}
+	return b
+}
+
+func Count(n int) (sum int) {
+	for i := 0; i < n; {
+		sum++
+		i++
+	}
+	return sum
+}
+
+var last int
+
+func Unseen(n int) { last = n }
+`,
+		"m_test.go": `package m
+
+import "testing"
+
+func TestMax(t *testing.T) {
+	if Max(1, 2) != 2 || Max(2, 1) != 2 {
+		t.Error("not the greater one")
+	}
+}
+
+func TestCount(t *testing.T) {
+	if Count(3) != 3 {
+		t.Error("not counted")
+	}
+}
+`,
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	all, err := collect([]string{dir}, regexp.MustCompile(""))
+	t.Chdir(dir)
+	packages, err := find(t.Context(), []string{"."}, "")
 	require.NoError(t, err)
-	tr := &trial{tmp: t.TempDir(), limit: time.Minute}
-	require.NoError(t, tr.unchanged(t.Context(), all))
-	var caught []bool
-	for i := range all {
-		r := tr.try(t.Context(), i, &all[i])
-		require.NoError(t, r.err)
-		caught = append(caught, r.caught)
+	require.Len(t, packages, 1)
+	p := &packages[0]
+	require.NoError(t, p.parse())
+	tr, err := newTrial(t.Context(), p, "")
+	require.NoError(t, err)
+	defer tr.close()
+	tr.grace = 4 * time.Second
+	by := make(map[string]string)
+	for _, m := range p.mutants {
+		got, err := tr.try(t.Context(), m.id)
+		require.NoError(t, err)
+		by[strings.TrimPrefix(m.name, "/m.go ")] = got
 	}
-	require.Equal(t, []bool{true, false, false}, caught)
+	require.Equal(t, map[string]string{
+		"Max: true instead of `a > b`":    "TestMax",
+		"Max: false instead of `a > b`":   "TestMax",
+		"Max: with equality: `a > b`":     "",
+		"Count: false instead of `i < n`": "TestCount",
+		"Count: with equality: `i < n`":   "TestCount",
+		"Count: without `sum++`":          "TestCount",
+		"Count: without `i++`":            "TestCount", // does not end
+		"Unseen: without `last = n`":      "",
+	}, by)
+}
+
+// Every change in the list of those without a difference exists, and has a reason.
+func TestEquivalent(t *testing.T) {
+	reasons, err := parseEquivalent(equivalentText)
+	require.NoError(t, err)
+	t.Chdir("../..")
+	packages, err := find(t.Context(), machines, "")
+	require.NoError(t, err)
+	for i := range packages {
+		require.NoError(t, packages[i].parse())
+		for _, m := range packages[i].mutants {
+			delete(reasons, m.name)
+		}
+	}
+	require.Empty(t, reasons)
+
+	got, err := parseEquivalent("# about\na\nb\n\tsame\n")
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"a": "same", "b": "same"}, got)
+	for _, bad := range []string{"\treason\n", "a\n"} {
+		_, err := parseEquivalent(bad)
+		require.Error(t, err, bad)
+	}
 }

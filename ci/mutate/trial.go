@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,153 +11,187 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
 
-// trial runs tests on changed code.
+// switchText is the file that joins a package: mutantOn reports whether a change is made. It
+// writes the numbers of the changes that are reached to a file that the environment names.
+const switchText = `package %s
+
+import (
+	"os"
+	"strconv"
+	"sync/atomic"
+)
+
+var mutantChosen, mutantReached = mutantBegin()
+
+func mutantBegin() (int, *os.File) {
+	n, _ := strconv.Atoi(os.Getenv("MUTANT"))
+	if path := os.Getenv("MUTANTS_REACHED"); path != "" {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			panic(err)
+		}
+		return n, f
+	}
+	return n, nil
+}
+
+var mutantSeen [%d]atomic.Bool
+
+func mutantOn(id int) bool {
+	if mutantReached != nil && !mutantSeen[id].Swap(true) {
+		mutantReached.WriteString(strconv.Itoa(id) + "\n")
+	}
+	return id == mutantChosen
+}
+`
+
+// trial is the test program of a package with all changes in it.
 type trial struct {
-	tmp   string
-	limit time.Duration
+	dir, tmp, binary string
+	tests            []test        // the shortest first
+	grace            time.Duration // before tests are taken to hang, beyond five times their time
 }
 
-// result is what became of a change.
-type result struct {
-	caught bool
-	by     string // the first test that failed
-	took   time.Duration
-	err    error // it could not be tried
+type test struct {
+	name    string
+	took    time.Duration
+	reaches map[int]bool
 }
 
-func (r *result) line(m *mutation) string {
-	where := filepath.Join(filepath.Base(filepath.Dir(m.dir)), filepath.Base(m.dir))
-	switch {
-	case r.err != nil:
-		return fmt.Sprintf("ERROR     %s: %s: %v", where, m.name, r.err)
-	case r.caught:
-		return fmt.Sprintf("caught    %s: %s (%s, %.1f s)", where, m.name, r.by, r.took.Seconds())
+// newTrial builds the program and finds out which test reaches what.
+func newTrial(ctx context.Context, p *pkg, tags string) (t *trial, err error) {
+	t = &trial{dir: p.Dir, grace: 10 * time.Second}
+	if t.tmp, err = os.MkdirTemp("", "mutate"); err != nil {
+		return nil, err
 	}
-	return fmt.Sprintf("SURVIVED  %s: %s (%.1f s)", where, m.name, r.took.Seconds())
-}
-
-// unchanged requires that what is to catch changes passes without any.
-func (t *trial) unchanged(ctx context.Context, all []mutation) error {
-	type program struct{ dir, tags string }
-	type selection struct {
-		program
-		env, test string
-	}
-	built, passed := map[program]string{}, map[selection]bool{}
 	defer func() {
-		for _, binary := range built {
-			os.Remove(binary)
+		if err != nil {
+			t.close()
 		}
 	}()
-	for i := range all {
-		m := &all[i]
-		p := program{m.tested(), m.tags}
-		s := selection{p, m.env, m.test}
-		if passed[s] {
-			continue
+	if err := t.build(ctx, p, tags); err != nil {
+		return nil, err
+	}
+	out, err := t.run(ctx, time.Minute, nil, "-test.list=^(Test|Fuzz|Example)")
+	if err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, out)
+	}
+	for _, name := range strings.Fields(string(out)) {
+		if err := t.measure(ctx, name); err != nil {
+			return nil, err
 		}
-		passed[s] = true
-		if built[p] == "" {
-			binary, err := t.build(ctx, fmt.Sprintf("unchanged%d", i), m, "")
-			if err != nil {
-				return err
-			}
-			built[p] = binary
+	}
+	slices.SortFunc(t.tests, func(a, b test) int { return cmp.Compare(a.took, b.took) })
+	return t, nil
+}
+
+func (t *trial) close() { os.RemoveAll(t.tmp) }
+
+func (t *trial) build(ctx context.Context, p *pkg, tags string) error {
+	replace := make(map[string]string)
+	write := func(path string, text []byte) error {
+		file := filepath.Join(t.tmp, strconv.Itoa(len(replace))+".go")
+		replace[path] = file
+		return os.WriteFile(file, text, 0o600)
+	}
+	for path, text := range p.changed {
+		if err := write(path, text); err != nil {
+			return err
 		}
-		out, err := t.run(ctx, built[p], m)
-		switch {
-		case err != nil:
-			return fmt.Errorf("%s %s fails without any change: %w\n%s", m.env, m.tested(), err, out)
-		case bytes.Contains(out, []byte("no tests to run")):
-			return fmt.Errorf("%s: no test matches %q", m.tested(), m.test)
-		}
+	}
+	name := regexp.MustCompile(`(?m)^package (\w+)`).FindSubmatch(p.changed[filepath.Join(p.Dir, p.GoFiles[0])])[1]
+	if err := write(filepath.Join(p.Dir, "mutant_switch.go"), fmt.Appendf(nil, switchText, name, len(p.mutants)+1)); err != nil {
+		return err
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return err
+	}
+	overlay := filepath.Join(t.tmp, "overlay.json")
+	if err := os.WriteFile(overlay, text, 0o600); err != nil {
+		return err
+	}
+	t.binary = filepath.Join(t.tmp, "test")
+	c := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-tags", tags, "-overlay", overlay, "-o", t.binary, ".")
+	c.Dir = p.Dir
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
 	}
 	return nil
 }
 
-func (t *trial) try(ctx context.Context, i int, m *mutation) (r result) {
+// measure runs one test without a change.
+func (t *trial) measure(ctx context.Context, name string) error {
+	reached := filepath.Join(t.tmp, "reached")
+	defer os.Remove(reached)
 	begin := time.Now()
-	defer func() { r.took = time.Since(begin) }()
-	changed, err := m.apply()
+	out, err := t.run(ctx, 10*time.Minute, []string{"MUTANTS_REACHED=" + reached}, "-test.run=^"+name+"$")
 	if err != nil {
-		return result{err: err}
+		return fmt.Errorf("%s fails without any change: %w\n%s", name, err, out)
 	}
-	name := fmt.Sprint("change", i)
-	file, overlay := filepath.Join(t.tmp, name+".go"), filepath.Join(t.tmp, name+".json")
-	text, err := json.Marshal(map[string]any{"Replace": map[string]string{m.path(): file}})
-	if err == nil {
-		err = errors.Join(os.WriteFile(file, changed, 0o600), os.WriteFile(overlay, text, 0o600))
+	one := test{name: name, took: time.Since(begin), reaches: make(map[int]bool)}
+	text, err := os.ReadFile(reached)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
-	if err != nil {
-		return result{err: err}
+	for _, line := range strings.Fields(string(text)) {
+		id, err := strconv.Atoi(line)
+		if err != nil {
+			return err
+		}
+		one.reaches[id] = true
 	}
-	binary, err := t.build(ctx, name, m, overlay)
-	if err != nil {
-		return result{err: err}
-	}
-	defer os.Remove(binary)
-	out, err := t.run(ctx, binary, m)
-	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return result{}
-	case ctx.Err() != nil:
-		return result{err: ctx.Err()}
-	case errors.As(err, &exit):
-		return result{caught: true, by: failed(out)}
-	}
-	return result{err: err}
+	t.tests = append(t.tests, one)
+	return nil
 }
 
-// build is the test program of the package that must catch the change.
-func (t *trial) build(ctx context.Context, name string, m *mutation, overlay string) (string, error) {
-	binary := filepath.Join(t.tmp, name+".test")
-	args := []string{"test", "-c", "-vet=off", "-tags", m.tags, "-o", binary}
-	if overlay != "" {
-		args = append(args, "-overlay", overlay)
+// try returns the tests among which one kills a mutant, or "". Tests run together while they are
+// short.
+func (t *trial) try(ctx context.Context, id int) (by string, err error) {
+	var names []string
+	var sum time.Duration
+	for i, one := range t.tests {
+		if one.reaches[id] {
+			names = append(names, one.name)
+			sum += one.took
+		}
+		if len(names) == 0 || sum < time.Second && i < len(t.tests)-1 {
+			continue
+		}
+		by = strings.Join(names, "|")
+		_, err := t.run(ctx, t.grace+5*sum, []string{"MUTANT=" + strconv.Itoa(id)}, "-test.failfast", "-test.run=^("+by+")$")
+		var exit *exec.ExitError
+		switch {
+		case ctx.Err() != nil:
+			return "", ctx.Err()
+		case errors.As(err, &exit), errors.Is(err, context.DeadlineExceeded):
+			return by, nil
+		case err != nil:
+			return "", err
+		}
+		names, sum = nil, 0
 	}
-	c := exec.CommandContext(ctx, "go", append(args, ".")...)
-	c.Dir = m.tested()
-	if out, err := c.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w\n%s", err, out)
-	}
-	if _, err := os.Stat(binary); err != nil {
-		return "", fmt.Errorf("%s has no tests", m.tested())
-	}
-	return binary, nil
+	return "", nil
 }
 
-func (t *trial) run(ctx context.Context, binary string, m *mutation) ([]byte, error) {
-	c := exec.CommandContext(ctx, binary, "-test.short", "-test.failfast", "-test.run="+m.test, "-test.timeout="+t.limit.String())
-	c.Dir = m.tested()
-	c.Env = append(os.Environ(), strings.Fields(m.env)...)
-	c.WaitDelay = 10 * time.Second
+func (t *trial) run(ctx context.Context, limit time.Duration, env []string, args ...string) ([]byte, error) {
+	ctx, stop := context.WithTimeout(ctx, limit)
+	defer stop()
+	c := exec.CommandContext(ctx, t.binary, append(args, "-test.short")...)
+	c.Dir = t.dir
+	c.Env = append(os.Environ(), env...)
+	c.WaitDelay = time.Second
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
 	err := c.Run()
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
 	return out.Bytes(), err
-}
-
-var (
-	failedTest = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
-	stuckTest  = regexp.MustCompile(`(?m)^\t+(Test\w+) \(`) // in the list of running tests
-)
-
-// failed returns the name of the test that caught a change.
-func failed(out []byte) string {
-	if m := failedTest.FindSubmatch(out); m != nil {
-		return string(m[1])
-	}
-	text := string(out)
-	if strings.Contains(text, "panic: test timed out") {
-		if m := stuckTest.FindSubmatch(out); m != nil {
-			return string(m[1]) + " does not end"
-		}
-		return "does not end"
-	}
-	return "panic"
 }
