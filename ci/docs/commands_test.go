@@ -127,8 +127,7 @@ var acts = []act{
 		commands: []string{
 			"go build -o build/rdmactl ./cmd/rdmactl",
 			"go build -o build/rdmabench ./cmd/rdmabench",
-			"build/rdmactl netdevs",
-			"build/rdmactl gids",
+			"build/rdmactl devices",
 			"build/rdmactl path 10.0.0.2",
 			"build/rdmactl doctor",
 			"build/rdmactl doctor -run mlx5_0",
@@ -139,8 +138,7 @@ var acts = []act{
 		script: `go build -o build/rdmactl ./cmd/rdmactl
 			go build -o build/rdmabench ./cmd/rdmabench
 			$rxelab -- sh -e -c '
-				build/rdmactl netdevs
-				build/rdmactl gids
+				build/rdmactl devices
 				build/rdmactl path 10.77.0.2
 				build/rdmactl doctor || echo doctor found something
 				build/rdmactl doctor -run rxe0

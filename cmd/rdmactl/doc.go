@@ -1,16 +1,11 @@
-// Rdmactl inspects the RDMA devices of a host: which there are, what they can do, which
-// processes use them, which way packets take, and what is wrong. It changes no settings and
+// Rdmactl inspects the RDMA devices of a host: which there are, what they can do, which way
+// packets take, and what is wrong. It changes no settings and
 // needs no privileges. With doctor -run it tries what a device can do, on objects of its own.
 //
 //	rdmactl [-json] COMMAND [arguments]
 //
-//	devices                            RDMA devices
-//	ports      [DEVICE...]             their ports: state and MTU
-//	gids       [DEVICE...]             their GIDs
-//	counters   [-nonzero] [DEVICE...]  counters of the ports
+//	devices    [DEVICE...]             RDMA devices, their ports and GIDs
 //	features   [DEVICE...]             what devices can, and why something is missing
-//	netdevs                            network interfaces and their RDMA devices
-//	resources  [DEVICE...]             RDMA objects in use, and by whom
 //	path       [-from ADDR] ADDR       how packets reach an address
 //	srd        SOCKET                  peers and paths of a running endpoint of package srd
 //	cache      ADDR:PORT...            servers of a cache: hits, memory, connections
@@ -85,15 +80,7 @@
 //
 // Programs get the same from package verbs: ResolvePath, LookupAddr, LookupNetdev.
 // Package verbs/netpath has what is known without opening a device. A VLAN, bond or
-// macvlan is found by what it is stacked on:
-//
-//	$ rdmactl netdevs
-//	NETDEV  KIND     LINK  MTU    DEVICE  PORT  STACKED ON  RDMA MTU  ADDRESSES
-//	lo      -        up    65536  -       -     -           -         127.0.0.1 ::1
-//	h1      veth     up    4200   rxe1    1     -           4096      10.77.0.2 fe80::dce5:51ff:fe3b:6ce6
-//	h0      veth     up    1500   rxe0    1     -           1024      10.77.0.1
-//	b0      bond     up    1500   rxe0    1     h0          1024      10.79.0.1 fe80::bc10:4aff:fe8b:de9a
-//	mv0     macvlan  up    4200   rxe1    1     h1          4096      10.80.0.1 fe80::6087:3bff:fe05:35a4
+// macvlan is found by what it is stacked on.
 //
 // # What is wrong
 //
@@ -157,41 +144,12 @@
 // features, the versions of kernel and rdma-core, the GIDs, and all results. Addresses
 // are left out, also from messages, unless -addresses is given.
 //
-// # Users of the devices
-//
-//	$ rdmactl resources rxe0
-//	DEVICE  KIND  NUMBER  TYPE  STATE  SIZE  PID  PROCESS
-//	rxe0    qp    17      RC    RTS    -     164  rdmabench
-//	rxe0    qp    1       GSI   RTS    -     -    [ib_core]
-//	rxe0    cq    0       -     -      1023  -    [ib_core]
-//	rxe0    cq    1       -     -      63    164  rdmabench
-//	rxe0    mr    0       -     -      8192  164  rdmabench
-//	rxe0    pd    0       -     -      -     -    [ib_core]
-//	rxe0    pd    1       -     -      -     164  rdmabench
-//	rxe0    ctx   0       -     -      -     164  rdmabench
-//
-// SIZE is in bytes for a memory region, and in entries for a completion queue. The kernel
-// knows the thread that created an object; when that thread has ended, PID is missing.
-//
-//	$ rdmactl counters -nonzero rxe0
-//	DEVICE  PORT  COUNTER       VALUE  UNIT  SOURCE
-//	rxe0    1     ack_deferred  10264  -     netlink
-//	rxe0    1     lifespan      12     -     hw_counters
-//	rxe0    1     rcvd_pkts     10264  -     netlink
-//	rxe0    1     sent_pkts     10264  -     netlink
-//
-// SOURCE is RDMA netlink, or the sysfs folder of what netlink leaves out. The InfiniBand
-// data counters are in bytes here; in the kernel's files they are in words of four bytes.
-//
 // # What there is
 //
 //	$ rdmactl devices
-//	DEVICE  DRIVER  PROTOCOL  FIRMWARE  NODE GUID            PORTS  FILE                     USABLE
-//	rxe0    rxe     roce      -         5054:00ff:fe77:0001  1      /dev/infiniband/uverbs0  yes
-//	$ rdmactl ports
-//	DEVICE  PORT  STATE   LINK      MTU   MAX MTU  LID  NETDEV  NETDEV MTU
-//	rxe0    1     active  Ethernet  4096  4096     0    eth0    4200
-//	$ rdmactl gids
+//	DEVICE  DRIVER  FIRMWARE  FILE                     USABLE  PORT  STATE   LINK      MTU   MAX MTU  NETDEV  NETDEV MTU
+//	rxe0    rxe     -         /dev/infiniband/uverbs0  yes     1     active  Ethernet  4096  4096     eth0    4200
+//
 //	DEVICE  PORT  INDEX  TYPE     GID                   NETDEV
 //	rxe0    1     0      RoCE v2  fe80::5054:ff:fe77:1  eth0
 //	rxe0    1     1      RoCE v2  ::ffff:10.77.0.1      eth0
@@ -215,5 +173,6 @@
 //	rxe0    DC (dynamically connected)  no   needs an mlx5 device
 //	rxe0    SRD (reliable datagrams)    no   needs an efa device
 //
-// Where features describes a port, it is port 1.
+// Where features describes a port, it is port 1. Counters, and which process holds which
+// object, are shown by iproute2: "rdma statistic" and "rdma resource".
 package main

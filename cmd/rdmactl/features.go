@@ -60,7 +60,10 @@ func features(_ context.Context, args []string) (answer, error) {
 		}
 		return nil
 	})
-	return some(out, err)
+	if err != nil && len(out) == 0 {
+		return nil, err // an empty list would say that there is nothing
+	}
+	return out, err
 }
 
 // featuresOf lists what a device can, by what it reports itself.

@@ -98,7 +98,7 @@ func checkGIDs(f facts) (out []finding) {
 func checkIPoIB(f facts) (out []finding) {
 	for _, name := range f.IPoIB {
 		out = append(out, finding{problem, "", name, "it is IP over InfiniBand, and no port here has the GID in its hardware address: its IP addresses lead to no device",
-			"ip link show " + name + " and rdmactl gids: the last 16 bytes must be a port's GID; the device may be in another network namespace (rdma dev set NAME netns THIS)"})
+			"ip link show " + name + " and rdmactl devices: the last 16 bytes must be a port's GID; the device may be in another network namespace (rdma dev set NAME netns THIS)"})
 	}
 	return out
 }

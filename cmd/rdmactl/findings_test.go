@@ -87,7 +87,7 @@ func TestDoctorFindings(t *testing.T) {
 		},
 			problem, "namespace", "mlx5_0 port 1", "Soft-RoCE carries no data here", "run in the namespace of its netdev"},
 		"IP over InfiniBand of no port": {func(f *facts) { f.IPoIB = []string{"ib0"} },
-			problem, "ipoib", "ib0", "no port here has the GID", "rdmactl gids"},
+			problem, "ipoib", "ib0", "no port here has the GID", "rdmactl devices"},
 		"huge pages that a cgroup may not use": {func(f *facts) { f.HugeLimit = "/sys/fs/cgroup/hugetlb.2MB.max" },
 			advice, "hugepages", "limits", "hugetlb.2MB.max is 0", "hugepages-2Mi"},
 

@@ -30,13 +30,8 @@ type command struct {
 }
 
 var commands = []command{
-	{"devices", "", "RDMA devices", devices},
-	{"ports", "[DEVICE...]", "their ports: state and MTU", ports},
-	{"gids", "[DEVICE...]", "their GIDs", gids},
-	{"counters", "[-nonzero] [DEVICE...]", "counters of the ports", counters},
+	{"devices", "[DEVICE...]", "RDMA devices, their ports and GIDs", devices},
 	{"features", "[DEVICE...]", "what devices can, and why something is missing", features},
-	{"netdevs", "", "network interfaces and their RDMA devices", netdevs},
-	{"resources", "[DEVICE...]", "RDMA objects in use, and by whom", resources},
 	{"path", "[-from ADDR] ADDR", "how packets reach an address", path},
 	{"srd", "SOCKET", "peers and paths of a running endpoint of package srd", reliable},
 	{"cache", "ADDR:PORT...", "servers of a cache: hits, memory, connections, by the address of each one's metrics", caches},

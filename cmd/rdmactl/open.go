@@ -1,13 +1,11 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/goverbs/goverbs/verbs"
-	"github.com/goverbs/goverbs/verbs/netpath"
 )
 
 // each opens the devices that were asked for, or all, one after the other. A
@@ -52,38 +50,15 @@ func eachPort(names []string, f func(*verbs.Device, verbs.Port) error) error {
 // deviceArgs parses a command line that may name devices.
 func deviceArgs(args []string) ([]string, error) { return flags(args, 0, 255, nil) }
 
-// devicesAndNetdevs parses such a command line and returns the netdevs of this
-// host too.
-func devicesAndNetdevs(ctx context.Context, args []string) ([]string, []netpath.Netdev, error) {
-	names, err := deviceArgs(args)
-	if err != nil {
-		return nil, nil, err
-	}
-	netdevs, err := netpath.Netdevs(ctx)
-	return names, netdevs, err
-}
-
-// only keeps what belongs to the devices that were asked for.
-func only[T any](all []T, names []string, device func(T) string) ([]T, error) {
+// only keeps the devices that were asked for.
+func only(all []kernelDevice, names []string) ([]kernelDevice, error) {
 	if len(names) == 0 {
 		return all, nil
 	}
 	for _, name := range names {
-		if !slices.ContainsFunc(all, func(v T) bool { return device(v) == name }) {
+		if !slices.ContainsFunc(all, func(d kernelDevice) bool { return d.Name == name }) {
 			return nil, fmt.Errorf("%w: %s", verbs.ErrNoDevice, name)
 		}
 	}
-	return slices.DeleteFunc(all, func(v T) bool { return !slices.Contains(names, device(v)) }), nil
-}
-
-// some returns a list that may be incomplete because of err. An empty one would
-// say that there is nothing.
-func some[E any, L interface {
-	~[]E
-	answer
-}](list L, err error) (answer, error) {
-	if err != nil && len(list) == 0 {
-		return nil, err
-	}
-	return list, err
+	return slices.DeleteFunc(all, func(d kernelDevice) bool { return !slices.Contains(names, d.Name) }), nil
 }

@@ -8,16 +8,6 @@ import (
 
 // Text that the kernel writes into files.
 
-func itoa(n int) string { return strconv.Itoa(n) }
-
-func contains(list []string, s string) bool { return slices.Contains(list, s) }
-
-// counterValue reads a counter file; some hold text instead.
-func counterValue(s string) (uint64, bool) {
-	v, err := strconv.ParseUint(strings.TrimSpace(s), 10, 64)
-	return v, err == nil
-}
-
 // statusField reads a field of /proc/PID/status; empty if it is not there.
 func statusField(s, name string) string {
 	for line := range strings.Lines(s) {

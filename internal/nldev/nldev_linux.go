@@ -21,7 +21,6 @@ const (
 	cmdPortGet = 5
 	cmdSysGet  = 6
 	cmdCharDev = 15
-	cmdStatGet = 17
 )
 
 // Attributes.

@@ -58,19 +58,6 @@ func resourceMessage(t testing.TB) []byte {
 	})
 }
 
-func counterMessage(t testing.TB) []byte {
-	return encode(t, func(ae *netlink.AttributeEncoder) {
-		ae.Nested(attrHWCounters, func(table *netlink.AttributeEncoder) error {
-			table.Nested(81, func(e *netlink.AttributeEncoder) error {
-				e.String(attrHWCounterName, "sent_pkts")
-				e.Uint64(attrHWCounterValue, 1<<40)
-				return nil
-			})
-			return nil
-		})
-	})
-}
-
 func charMessage(t testing.TB) []byte {
 	return encode(t, func(ae *netlink.AttributeEncoder) {
 		ae.String(attrCharName, "uverbs3")
@@ -89,9 +76,6 @@ func TestParse(t *testing.T) {
 	r, err := parseResources(resourceMessage(t), 19, attrQPN)
 	require.NoError(t, err)
 	require.Equal(t, []Resource{{Number: 17, Type: "RC", State: "RTS", PID: 4711}, {Number: 1, Type: "200", Kernel: "ib_core"}}, r)
-	c, err := parseCounters(counterMessage(t))
-	require.NoError(t, err)
-	require.Equal(t, []Counter{{"sent_pkts", 1 << 40}}, c)
 	f, err := parseCharDev(charMessage(t))
 	require.NoError(t, err)
 	require.Equal(t, CharDev{Name: "uverbs3", Number: 231<<8 | 195, Driver: "mlx5"}, f)
@@ -102,7 +86,7 @@ func TestParse(t *testing.T) {
 
 // FuzzParse: no answer, however damaged, makes a parser panic.
 func FuzzParse(f *testing.F) {
-	for _, b := range [][]byte{deviceMessage(f), portMessage(f), resourceMessage(f), counterMessage(f), charMessage(f), nil} {
+	for _, b := range [][]byte{deviceMessage(f), portMessage(f), resourceMessage(f), charMessage(f), nil} {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -113,7 +97,6 @@ func FuzzParse(f *testing.F) {
 		for _, k := range kinds {
 			_, _ = parseResources(b, k.table, k.number)
 		}
-		_, _ = parseCounters(b)
 		if _, err := netlink.NewAttributeDecoder(b); err != nil && (err1 == nil || err2 == nil || err3 == nil || err4 == nil) {
 			t.Fatalf("accepted %s", hex.EncodeToString(b))
 		}

@@ -42,9 +42,3 @@ type Resource struct {
 	State  string // of a queue pair
 	Size   uint64 // bytes of a memory region, entries of a completion queue
 }
-
-// Counter is a counter of a port that the driver keeps.
-type Counter struct {
-	Name  string
-	Value uint64
-}
