@@ -60,8 +60,8 @@ install() { apt update && apt install -y --no-install-recommends "$@"; }
 
 # What the go command downloads: it does not try again itself.
 modules() {
-	[ build/.modules -nt go.sum ] && return
-	again env GOTOOLCHAIN="${GOTOOLCHAIN:-auto}" "$1" list -deps -test ./... tool >/dev/null || return
+	[ build/.modules -nt go.sum ] && [ build/.modules -nt ci/bench/go.sum ] && return
+	again env GOTOOLCHAIN="${GOTOOLCHAIN:-auto}" "$1" list -deps -test ./... ./ci/bench/... tool >/dev/null || return
 	mkdir -p build && touch build/.modules
 }
 

@@ -9,8 +9,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/goverbs/goverbs/ci/bench/measure"
 	"github.com/goverbs/goverbs/ci/bench/srd"
-	"github.com/goverbs/goverbs/ci/measure"
 )
 
 // mergeFiles joins the files of one suite, prints the table, and writes passes in

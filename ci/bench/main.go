@@ -27,11 +27,11 @@ import (
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
 	"github.com/goverbs/goverbs/ci/bench/lockoffload"
+	"github.com/goverbs/goverbs/ci/bench/measure"
 	"github.com/goverbs/goverbs/ci/bench/pacer"
 	"github.com/goverbs/goverbs/ci/bench/srd"
 	"github.com/goverbs/goverbs/ci/bench/verbs"
 	"github.com/goverbs/goverbs/ci/lab"
-	"github.com/goverbs/goverbs/ci/measure"
 	"github.com/goverbs/goverbs/internal/calm"
 )
 

@@ -48,7 +48,7 @@ func (r *runner) plan() []*job {
 		jobs = append(jobs, r.builds()...)
 	}
 	jobs = append(jobs,
-		&job{name: "vet", command: []string{r.goCmd, "vet", "./..."}},
+		&job{name: "vet", command: []string{r.goCmd, "vet", "./...", "./ci/bench/..."}},
 		&job{name: "build-simulated", first: true, command: r.compile(r.simulated(), simulatedPackage), env: r.simulated().env},
 	)
 	if r.o.device == "" {
@@ -58,7 +58,7 @@ func (r *runner) plan() []*job {
 	}
 	jobs = append(jobs, r.simulations()...)
 	return append(jobs,
-		&job{name: "unit", tests: &tests{goTest: words("-race"), env: words("GOEXPERIMENT=cgocheck2"), packages: words("./...")}},
+		&job{name: "unit", tests: &tests{goTest: words("-race"), env: words("GOEXPERIMENT=cgocheck2"), packages: words("./... ./ci/bench/...")}},
 		&job{name: "unit-without-cgo", env: words("CGO_ENABLED=0"), tests: &tests{env: words("CGO_ENABLED=0"), packages: words("./cgo/... ./verbs/... ./dc ./srd ./lockoffload ./pacer ./cache")}},
 		&job{name: "lint", command: words("sh ci/lint.sh"), env: []string{"GO=" + r.goCmd}},
 		&job{name: "headers", command: []string{r.goCmd, "run", "./ci/headers"}},

@@ -111,7 +111,6 @@ func (b *bench) tests(ctx context.Context, conn net.Conn) error {
 		mtu = min(mtu, b.o.MTU)
 	}
 	c := &control{conn: conn}
-	var results []*result
 	for _, size := range b.o.sizes(mtu) {
 		if b.o.Transport == "UD" && size > mtu {
 			return fmt.Errorf("-s %d: a datagram has at most %d bytes here", size, mtu)
@@ -129,10 +128,6 @@ func (b *bench) tests(ctx context.Context, conn net.Conn) error {
 			return err
 		}
 		b.headed = true
-		results = append(results, r)
-	}
-	if b.o.plot != "" {
-		return draw(b.o.plot, results)
 	}
 	return nil
 }

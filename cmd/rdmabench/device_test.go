@@ -12,7 +12,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"path/filepath"
 	"runtime"
 	"runtime/pprof"
 	"strconv"
@@ -167,18 +166,6 @@ func TestDatagramLongerThanTheMTU(t *testing.T) {
 	_, serr, cerr := play(t, server, client)
 	require.ErrorContains(t, cerr, "at most 4096 bytes")
 	require.ErrorContains(t, serr, "at most 4096 bytes")
-}
-
-func TestPlotOfASweep(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "sweep.svg")
-	server, client := sides(t, "send_lat -c UD -a -n 5 -warmup 0")
-	client = append([]string{client[0], "-plot", path}, client[1:]...)
-	_, serr, cerr := play(t, server, client)
-	require.NoError(t, cerr)
-	require.NoError(t, serr)
-	b, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Contains(t, string(b), "2 to 4096 bytes")
 }
 
 // A server that will never be of use must not wait for a client to find out.

@@ -56,7 +56,6 @@ type options struct {
 	histogram  bool
 	progress   bool
 	margin     time.Duration // of a run for a time, at its begin and its end, that does not count
-	plot       string
 	cpuProfile string
 }
 
@@ -102,7 +101,6 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	fs.BoolVar(&o.loop, "loop", false, "server: serve one client after the other")
 	fs.BoolVar(&o.json, "json", false, "print one JSON object; with -a one for each size")
 	fs.BoolVar(&o.histogram, "histogram", false, "print the whole distribution of latencies")
-	fs.StringVar(&o.plot, "plot", "", "client: draw the latencies' distribution, or with -a latency or bandwidth by size, into this .svg or .png `file`")
 	fs.BoolVar(&o.progress, "progress", false, "show progress on standard error even if that is no terminal")
 	fs.StringVar(&o.cpuProfile, "cpuprofile", "", "write a CPU profile to this `file`")
 	if err := fs.Parse(args[1:]); err != nil {
@@ -133,7 +131,7 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	return o, o.checkPlot()
+	return o, nil
 }
 
 func (o *options) check() error {

@@ -1,5 +1,5 @@
 // Command paced shows what bulk READs do to a READ of 64 bytes, without a pacer and
-// with one, and draws the latencies of both as paced.svg.
+// with one.
 //
 //	paced            # on the server
 //	paced 10.77.0.2  # on the client
@@ -8,8 +8,8 @@
 // the lab, with two hosts that a wire of some 20 MB/s connects,
 //
 //	make build/rxelab && go build -o build/paced ./examples/paced
-//	build/rxelab -debian 13 -topo hosts=2 -all -artifacts build/plot -- sh -c 'case $LAB_HOST in
-//		0) sleep 2; cd $LAB_ARTIFACTS; $OLDPWD/build/paced 10.77.0.2;;
+//	build/rxelab -debian 13 -topo hosts=2 -all -- sh -c 'case $LAB_HOST in
+//		0) sleep 2; build/paced 10.77.0.2;;
 //		*) timeout 30 build/paced || true;; esac'
 //
 // says for instance
@@ -17,9 +17,8 @@
 //	without: 19.92 MB/s bulk, 0 connections broken, 47 READs of 64 bytes: p50 56.31ms, p99 370.66ms
 //	with:    11.85 MB/s bulk, 0 connections broken, 397 READs of 64 bytes: p50 5.7ms, p99 48.09ms
 //
-// and leaves build/plot/paced.svg. READs of 256 KiB that are cut into pieces of 16 cost
-// each host's one processor more there. With Slice: 64 << 10 bulk has 15.9 MB/s, and the p99
-// is 106 ms.
+// READs of 256 KiB that are cut into pieces of 16 cost each host's one processor more there.
+// With Slice: 64 << 10 bulk has 15.9 MB/s, and the p99 is 106 ms.
 package main
 
 import (
@@ -64,7 +63,7 @@ func run(ctx context.Context) error {
 	}
 	fmt.Println("without:", without)
 	fmt.Println("with:   ", with)
-	return draw("paced.svg", without, with)
+	return nil
 }
 
 // serve offers memory to all clients.
@@ -80,11 +79,10 @@ func serve(ctx context.Context) error {
 
 // result is the result of the readers, paced or not.
 type result struct {
-	name     string
-	bytes    int64
-	span     time.Duration
-	lost     int             // readers with a connection that broke: the link loses more than is sent again
-	at, took []time.Duration // of the small READs
+	bytes int64
+	span  time.Duration
+	lost  int             // readers with a connection that broke: the link loses more than is sent again
+	took  []time.Duration // by the small READs
 }
 
 func (r result) percentile(p int) time.Duration {
@@ -120,10 +118,7 @@ type reader func(ctx context.Context, from verbs.Remote, into verbs.SGE) error
 
 // read has bulk readers work for a while beside one of 64 bytes.
 func read(ctx context.Context, d *net.Dialer, server string, span time.Duration, p *pacer.Pacer) (result, error) {
-	r := result{name: "without a pacer", span: span}
-	if p != nil {
-		r.name = "with a pacer"
-	}
+	r := result{span: span}
 	var bytes atomic.Int64
 	var connecting sync.WaitGroup // all begin together
 	connecting.Add(bulkLinks + 1)
@@ -152,13 +147,12 @@ func read(ctx context.Context, d *net.Dialer, server string, span time.Duration,
 		})
 	}
 	err := each(func(end time.Time, read reader, from verbs.Remote, mr *verbs.MR) error {
-		start := time.Now()
 		for time.Now().Before(end) {
 			begin := time.Now()
 			if err := read(ctx, from, mr.SGE(0, probeSize)); err != nil {
 				return err
 			}
-			r.at, r.took = append(r.at, begin.Sub(start)), append(r.took, time.Since(begin))
+			r.took = append(r.took, time.Since(begin))
 			time.Sleep(2 * time.Millisecond)
 		}
 		return nil

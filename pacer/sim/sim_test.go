@@ -2,19 +2,17 @@ package sim
 
 import (
 	"flag"
-	"image/color"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
 )
 
-var large = flag.String("large", "", "`folder` for the plot of the simulation of 1,000 requesters and 64 servers, which takes ten seconds; empty means a small one, and no plot")
+var large = flag.String("large", "", "`folder` for a table of the simulation of 1,000 requesters and 64 servers, which takes ten seconds; empty means a small one, and no table")
 
 // A thousand requesters and 64 servers, 48 B requests and 2,048 B responses: with a
 // threshold the links are as busy or busier, nothing is dropped, and hardly anything
@@ -45,36 +43,23 @@ func TestThousandRequesters(t *testing.T) {
 		require.Greater(t, r.Fairness, 0.98)
 	}
 	if *large != "" {
-		draw(t, *large, []line{{"unpaced", unpaced, color.RGBA{200, 60, 40, 255}}, {"paced, threshold 24 KiB", paced, color.RGBA{0, 70, 160, 255}},
-			{"paced, threshold found", tuned, color.RGBA{30, 130, 60, 255}}})
+		write(t, filepath.Join(*large, "pacer-incast.csv"), unpaced, paced, tuned)
 	}
 }
 
-type line struct {
-	name string
-	Result
-	color color.Color
-}
-
-// draw plots what waits in the switch's port to one of the requesters.
-func draw(t *testing.T, folder string, lines []line) {
-	p := plot.New()
-	p.X.Label.Text, p.Y.Label.Text = "us", "KiB that wait in the switch for one requester"
-	p.Legend.Top = true
-	for _, l := range lines {
-		var xy plotter.XYs
-		step := max(len(l.Queue)/800, 1)
-		for i := 0; i < len(l.Queue); i += step {
-			xy = append(xy, plotter.XY{X: float64(l.Queue[i].At) / 1e3, Y: float64(l.Queue[i].Bytes) / 1024})
+// write writes what waits in the switch's port to one of the requesters, as a table that
+// ci/bench/draw makes a plot of.
+func write(t *testing.T, path string, results ...Result) {
+	var table strings.Builder
+	table.WriteString("us,\"KiB that wait in the switch for one requester: unpaced\",\"paced, threshold 24 KiB\",\"paced, threshold found\"\n")
+	for i, r := range results {
+		step := max(len(r.Queue)/800, 1)
+		for j := 0; j < len(r.Queue); j += step {
+			fmt.Fprintf(&table, "%g%s%g%s\n", float64(r.Queue[j].At)/1e3, strings.Repeat(",", i+1), float64(r.Queue[j].Bytes)/1024, strings.Repeat(",", 2-i))
 		}
-		drawn, err := plotter.NewLine(xy)
-		require.NoError(t, err)
-		drawn.Color = l.color
-		p.Add(drawn)
-		p.Legend.Add(l.name, drawn)
 	}
-	require.NoError(t, os.MkdirAll(folder, 0o755))
-	require.NoError(t, p.Save(20*vg.Centimeter, 10*vg.Centimeter, filepath.Join(folder, "pacer-incast.svg")))
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, []byte(table.String()), 0o644))
 }
 
 // The same seed is the same simulation.

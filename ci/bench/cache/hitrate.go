@@ -11,7 +11,7 @@ import (
 	"strconv"
 
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
-	"github.com/goverbs/goverbs/ci/measure"
+	"github.com/goverbs/goverbs/ci/bench/measure"
 )
 
 // mixes are those of the program hitrate, which describes them, with their memory in MiB.

@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/cache/gateway"
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
-	"github.com/goverbs/goverbs/ci/measure"
+	"github.com/goverbs/goverbs/ci/bench/measure"
 )
 
 const proxyRole = "cache-proxy"

@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
-	"github.com/goverbs/goverbs/ci/measure"
+	"github.com/goverbs/goverbs/ci/bench/measure"
 )
 
 // storedMemory is the memory of a server that is full, and churn how often as many records as

@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
-	"github.com/goverbs/goverbs/ci/measure"
+	"github.com/goverbs/goverbs/ci/bench/measure"
 )
 
 // The workloads of YCSB: its records, which are ten fields of 100 bytes, and its skew.

@@ -5,8 +5,8 @@ import (
 
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
+	"github.com/goverbs/goverbs/ci/bench/measure"
 	"github.com/goverbs/goverbs/ci/lab"
-	"github.com/goverbs/goverbs/ci/measure"
 )
 
 // What the baselines of contended rows are called.

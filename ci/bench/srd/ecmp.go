@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
+	"github.com/goverbs/goverbs/ci/bench/measure"
 	"github.com/goverbs/goverbs/ci/lab"
-	"github.com/goverbs/goverbs/ci/measure"
 	"github.com/goverbs/goverbs/srd"
 )
 

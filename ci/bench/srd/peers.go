@@ -9,8 +9,8 @@ import (
 
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
+	"github.com/goverbs/goverbs/ci/bench/measure"
 	"github.com/goverbs/goverbs/ci/lab"
-	"github.com/goverbs/goverbs/ci/measure"
 	"github.com/goverbs/goverbs/srd"
 )
 

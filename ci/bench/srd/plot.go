@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"github.com/goverbs/goverbs/ci/measure"
+	"github.com/goverbs/goverbs/ci/bench/measure"
 )
 
 // PlotTails draws how long messages take by the share of packets that are lost, for each

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
-	"github.com/goverbs/goverbs/ci/measure"
+	"github.com/goverbs/goverbs/ci/bench/measure"
 	"github.com/goverbs/goverbs/srd"
 )
 

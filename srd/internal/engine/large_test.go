@@ -7,20 +7,17 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/plotutil"
-	"gonum.org/v1/plot/vg"
 
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
-var large = flag.String("large", "", "`folder` for the plots of simulations of up to 10,000 nodes, which take minutes; empty means small ones, and no plots")
+var large = flag.String("large", "", "`folder` for the tables of simulations of up to 10,000 nodes, which take minutes; empty means small ones, and no tables")
 
 // outcome is the result of a simulation of a number of nodes.
 type outcome struct {
@@ -218,27 +215,16 @@ func TestHundredThousandPeers(t *testing.T) {
 	t.Logf("%d peers, of the processor for a greeting and a message, by tenths of them: %v", n, marks)
 }
 
+// draw writes a table that ci/bench/draw makes a plot of.
 func draw(t *testing.T, name string, all []outcome) {
 	if *large == "" {
 		return
 	}
-	p := plot.New()
-	p.Title.Text = name
-	p.X.Label.Text, p.Y.Label.Text = "nodes", "microseconds, and percent of the link"
-	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
-	p.X.Tick.Marker, p.Y.Tick.Marker = plot.LogTicks{Prec: -1}, plot.LogTicks{Prec: -1}
-	points := func(of func(o *outcome) float64) plotter.XYs {
-		var xy plotter.XYs
-		for i := range all {
-			xy = append(xy, plotter.XY{X: float64(all[i].nodes), Y: of(&all[i])})
-		}
-		return xy
+	var table strings.Builder
+	table.WriteString("nodes,\"median, us\",\"99 %, us\",\"goodput, % of the link\",\"processor, us a packet\"\n")
+	for _, o := range all {
+		fmt.Fprintf(&table, "%d,%g,%g,%g,%g\n", o.nodes, float64(o.median)/1e3, float64(o.late)/1e3, 100*o.goodput, float64(o.cost)/1e3)
 	}
-	require.NoError(t, plotutil.AddLinePoints(p,
-		"median", points(func(o *outcome) float64 { return float64(o.median) / 1e3 }),
-		"99 %", points(func(o *outcome) float64 { return float64(o.late) / 1e3 }),
-		"goodput, % of the link", points(func(o *outcome) float64 { return 100 * o.goodput }),
-		"processor, a packet", points(func(o *outcome) float64 { return float64(o.cost) / 1e3 })))
 	require.NoError(t, os.MkdirAll(*large, 0o755))
-	require.NoError(t, p.Save(16*vg.Centimeter, 10*vg.Centimeter, filepath.Join(*large, "srd-"+name+".svg")))
+	require.NoError(t, os.WriteFile(filepath.Join(*large, "srd-"+name+".csv"), []byte(table.String()), 0o644))
 }

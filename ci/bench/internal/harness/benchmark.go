@@ -6,7 +6,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/goverbs/goverbs/ci/measure"
+	"github.com/goverbs/goverbs/ci/bench/measure"
 )
 
 // Clocks. On "instructions" time advances by 8 ns with each instruction executed, on the

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goverbs/goverbs/ci/measure"
+	"github.com/goverbs/goverbs/ci/bench/measure"
 )
 
 // Pairs of each benchmark. On the instruction clock six have an interval of 1 %
