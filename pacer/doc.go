@@ -24,6 +24,20 @@
 // counters of link pause (priority flow control), and calls [Pacer.PauseLink] and
 // [Pacer.Flooded] accordingly.
 //
+// # When to use it
+//
+// A pacer helps where one host READs from several others, or from one with a faster link than
+// its own, in pieces of many KiB, while other requests of this host must be quick or the network
+// loses packets. It does not help where the READs under way have less than about 64 KiB in all,
+// where the servers are the limit, or where this host is the one that is read from.
+//
+// The threshold should keep the link busy, and no more: its bandwidth times the round trip of a
+// READ on an idle path, and half as much again. For 25 Gbit/s and 5 us that is 24 KiB, with which
+// a simulated link is busy for 99.8 % of the time (docs/benchmarks.md). Bytes beyond it wait in
+// the switch, in front of everything else for this host; with fewer the link idles. If peers
+// differ in distance, the farthest one counts. To find the value, halve it until the throughput
+// falls, and take the one before; Tune does so while the program runs.
+//
 // # Guarantees
 //
 //   - Credit is counted by request packet. It comes back exactly once: with the

@@ -49,22 +49,28 @@ type Class struct {
 	Promote time.Duration
 }
 
-// Config says what the limits are. Bytes are those on the wire, with headers.
+// Config says what the limits are. Bytes are those on the wire, with headers. Zero values are
+// replaced by defaults.
 type Config struct {
-	Threshold int64 // response bytes outstanding, small ones included
-	// Reserve is the part of the threshold that only small requests use.
+	// Threshold is how many response bytes may be outstanding, small ones included; 0 means four
+	// slices, 65 KiB.
+	Threshold int64
+	// Reserve is the part of the threshold that only small requests use; 0 means an eighth of
+	// it, at most 4 KiB.
 	Reserve  int64
-	Small    int     // a GET of up to so many bytes is small
+	Small    int     // a GET of up to so many bytes is small; 0 means 512
 	Rate     float64 // bytes solicited in a second; 0 means no bound
-	Burst    int64   // bytes that may be solicited at once
+	Burst    int64   // bytes that may be solicited at once; 0 means two slices
 	Outbound float64 // bytes of PUTs in a second; 0 means no bound
-	OutBurst int64
+	OutBurst int64   // bytes of PUTs that may be sent at once; 0 means 256 KiB
 
-	MTU    int // bytes of data in a packet
-	Header int // bytes of headers of a packet
-	Slice  int // bytes of a sub-request: a multiple of the MTU, or all if negative
-	Units  int // slicing units
-	Ord    int // request packets that a unit may have outstanding
+	MTU    int // bytes of data in a packet; 0 means the device's, or 4096
+	Header int // bytes of headers of a packet; 0 means 66
+	// Slice is how many bytes a sub-request has, rounded down to a multiple of the MTU; 0 means
+	// 16 KiB, and a negative value that READs are not cut.
+	Slice  int
+	Units  int // slicing units; 0 means 16
+	Ord    int // request packets that a unit may have outstanding; 0 means 128
 	Device int // GETs and atomics that the device may have outstanding; 0 means no limit
 	Policy Policy
 	// Overdue is the time after which a response does not count any more, if nothing of it or
@@ -77,7 +83,7 @@ type Config struct {
 	// Tune finds the threshold: Threshold is then where it begins. The delays of all flows
 	// are taken together, so peers should be of about the same distance.
 	Tune    bool
-	TuneMax int64 // the threshold it may reach
+	TuneMax int64 // the threshold it may reach; 0 means 64 MiB
 }
 
 // ErrConfig: a value that makes no sense.
