@@ -87,5 +87,5 @@
 // libefa.
 //
 // The packets and the rules are in docs/protocol/srd.md, the published design that the package
-// follows in docs/background.md, measurements and what was tried in docs/srd.md.
+// follows in docs/background.md, measurements in docs/srd.md.
 package srd
