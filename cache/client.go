@@ -112,7 +112,7 @@ type Client struct {
 }
 
 type counters struct {
-	hits, near, probes, forwarded, reads, calls, misses, confirmed, refused, sessions, sharedReads, sharedChanges, blocked atomic.Uint64
+	hits, near, probes, forwarded, reads, calls, misses, confirmed, refused, sessions, blocked atomic.Uint64
 }
 
 // Dial makes a client of the server at an address, "host:port". It returns when the
@@ -311,16 +311,13 @@ type Stats struct {
 	Refused   uint64 // READs that found something else than the map says
 	Sessions  uint64 // connections, one after the other
 	Blocked   uint64 // READs through an initiator that failed; for records a call followed
-	// SharedReads and SharedChanges of shared records, as far as they succeeded. They do
-	// not count changes that ended with [ErrUnknown].
-	SharedReads, SharedChanges uint64
-	Connected                  bool
-	Transport                  Transport // DC, RDMA or TCP; empty without a connection
-	Instead                    string    // why it is TCP, or, for a client with an initiator, RDMA
-	Whole                      bool      // the whole map has arrived
-	Entries                    int       // of the map
-	MapBytes                   int       // that it takes
-	Epoch                      uint32    // of the server
+	Connected bool
+	Transport Transport // DC, RDMA or TCP; empty without a connection
+	Instead   string    // why it is TCP, or, for a client with an initiator, RDMA
+	Whole     bool      // the whole map has arrived
+	Entries   int       // of the map
+	MapBytes  int       // that it takes
+	Epoch     uint32    // of the server
 }
 
 // Stats returns what the client did.
@@ -329,7 +326,6 @@ func (c *Client) Stats() Stats {
 	st := Stats{
 		Hits: n.hits.Load(), NearHits: n.near.Load(), Probes: n.probes.Load(), Forwarded: n.forwarded.Load(), Reads: n.reads.Load(), Calls: n.calls.Load(), Misses: n.misses.Load(),
 		Confirmed: n.confirmed.Load(), Refused: n.refused.Load(), Sessions: n.sessions.Load(), Blocked: n.blocked.Load(),
-		SharedReads: n.sharedReads.Load(), SharedChanges: n.sharedChanges.Load(),
 	}
 	if s := c.now.Load(); s != nil && !s.ended.Load() {
 		s.mu.Lock()

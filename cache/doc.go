@@ -38,7 +38,7 @@
 // The server is package [github.com/goverbs/goverbs/cache/server], or the program rdmacached,
 // which also speaks memcached's protocol (package [github.com/goverbs/goverbs/cache/gateway]):
 // programs with a memcached client need no Go. docs/cache.md says how to run it, with tenants,
-// shared records, an initiator of package dc, and large maps.
+// an initiator of package dc, and large maps.
 //
 // # Guarantees
 //
@@ -68,7 +68,7 @@
 //     until there is no connection.
 //   - A call with a context that has ended does nothing. If the context ends later, the call
 //     returns at once. Its READs go on without it, in memory of the client's own; after a second
-//     of silence the connection is given up. A WRITE of WriteAt may still be executed then.
+//     of silence the connection is given up.
 //   - While the server's process hangs, hits go on, and everything else waits. While the server's
 //     host is unreachable no operation succeeds: a key has one server, and no replica.
 //   - A client that hangs delays the reuse of memory for one lease at most (five seconds by

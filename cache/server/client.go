@@ -162,9 +162,6 @@ func (s *Server) take(id uint64, c *client, b []byte) (full bool, err error) {
 			return false, err
 		}
 		a := s.store.Do(s.now(), &q)
-		if q.Op == wire.OpShared && a.Status != wire.WrongEpoch {
-			s.shared.find(&q, &a)
-		}
 		s.announce()
 		if q.Op == wire.OpFlush && !s.store.Flushed(a.Seq) {
 			s.awaitFlush(a.Seq, func() { s.reply(c, &a); s.wake(c) })

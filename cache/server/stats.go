@@ -26,7 +26,6 @@ type Stats struct {
 	NoMemory    uint64
 	Cut         uint64 // clients that were cut off because they were late
 	Epoch       uint32
-	Shared      SharedStats
 	DC          DCStats
 }
 
@@ -48,7 +47,7 @@ func (s *Server) Stats() Stats {
 		Streams: streams,
 		Items:   n.Items, Bytes: n.Arena.Live, Memory: n.Arena.Total, Quarantine: n.Arena.Limbo, Table: n.Table, Clients: len(s.clients) - streams,
 		Gets: n.Gets, Hits: n.Hits, Sets: n.Sets, Reported: n.Reports, Evicted: n.Evicted, EvictedIdle: time.Duration(n.EvictedIdle) * time.Millisecond, Moved: n.Moved, Expired: n.Expired,
-		Flushes: n.Flushes, NoMemory: n.NoMemory, Cut: n.Cut - s.through.absent, Epoch: s.epoch, Shared: s.shared.stats(), DC: s.throughStats(),
+		Flushes: n.Flushes, NoMemory: n.NoMemory, Cut: n.Cut - s.through.absent, Epoch: s.epoch, DC: s.throughStats(),
 	}
 }
 

@@ -92,7 +92,6 @@ const (
 	OpDelete
 	OpArith
 	OpFlush
-	OpShared // where the record of a name is that clients change by themselves: Number, the port in Flags, and how long it may be, 4 bytes, in Value
 	ops
 )
 

@@ -158,7 +158,7 @@ func messages() map[string][]byte {
 		"deltas":  AppendDeltas(nil, &Deltas{1, 2, 3, []Delta{{ChangePut, 4, put}, {ChangeFlush, 5, Entry{Epoch: 1}}}}),
 		"horizon": AppendHorizon(nil, &Horizon{1, 3, 2}),
 		"report":  AppendReport(nil, &Report{1, []Access{{2, 3}}}),
-		"target":  AppendTarget(nil, &Target{1, 2, 3, true, []byte("address"), []byte("regions"), [SealSize]byte{4}}),
+		"target":  AppendTarget(nil, &Target{1, 2, 3, []byte("address"), []byte("regions"), [SealSize]byte{4}}),
 		"bye":     AppendBye(nil, 1),
 	}
 }
@@ -362,9 +362,6 @@ func TestOddTargets(t *testing.T) {
 		_, err := ReadTarget(AppendTarget(nil, &odd))
 		require.ErrorIs(t, err, Malformed)
 	}
-	good[HeaderSize+24] |= 2
-	_, err = ReadTarget(good)
-	require.ErrorIs(t, err, Malformed)
 }
 
 // A report holds up the server for no longer than its limit says.
