@@ -77,7 +77,7 @@ type session struct {
 func (c *Client) connectBy(ctx context.Context, by Transport, alive func()) (*session, bool, error) {
 	s := &session{
 		c: c, by: by, alive: alive, begun: time.Now(), over: make(chan struct{}), first: make(chan struct{}), idle: make(chan struct{}),
-		m:     mirror.New(mirror.Config{Budget: c.cfg.MaxEntries, SampleEvery: uint64(c.cfg.SampleEvery)}),
+		m:     mirror.New(mirror.Config{Budget: c.cfg.entries(), SampleEvery: uint64(c.cfg.SampleEvery)}),
 		calls: map[uint64]*call{}, wake: make(chan struct{}, 1), room: make(chan struct{}),
 	}
 	s.live, s.stop = context.WithCancel(c.ctx)
@@ -152,7 +152,11 @@ func (s *session) dial(ctx context.Context) (err error) {
 	return nil
 }
 
+// run starts to receive and to send.
 func (s *session) run() {
+	if m := s.c.cfg.mode(); m != wire.Advised && s.by != TCP {
+		s.out = wire.AppendMode(s.out, m)
+	}
 	s.running.Go(func() { s.end(s.receive()) })
 	s.running.Go(func() { s.end(s.send()) })
 }
@@ -287,7 +291,7 @@ func (s *session) receive() error {
 	}
 }
 
-// begin processes the beginning of a snapshot. The server wrote the first one, and read its
+// begin processes the beginning of a snapshot, or one alone. The server wrote the first one, and read its
 // clock for it, after this session began: it counts as a reply to what was sent then.
 func (s *session) begin(b []byte) error {
 	m, err := wire.ReadMap(b)
@@ -304,6 +308,12 @@ func (s *session) begin(b []byte) error {
 	if s.longest = int(m.Longest); first {
 		s.m.Answered(m.Clock, 0, s.clock())
 		close(s.first)
+	}
+	s.m.Told(m.Clock, s.clock())
+	if m.Alone { // the server wants to know
+		s.tell = true
+		s.poke()
+		s.tellAgain()
 	}
 	return nil
 }

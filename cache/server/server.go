@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/cache/internal/advice"
 	"github.com/goverbs/goverbs/cache/internal/arena"
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/store"
@@ -138,6 +139,7 @@ type Server struct {
 	spares  spares
 	crew    crew
 	tables  tables
+	advice  advice.Advice
 	places  int           // of clients that were let in
 	last    uint64        // client
 	settled chan struct{} // closed when quarantine has moved on; nil while no goroutine waits

@@ -18,6 +18,7 @@ const (
 	KindReport                  // client: what it READ, a sample
 	KindTarget                  // server: through what a client READs that has no queue pair here
 	KindBye                     // client: no READ of its is under way, nor will be; it is the last message
+	KindMode                    // client: how it finds records, if not as the server advises
 	kinds
 )
 
