@@ -13,6 +13,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/mirror"
+	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/dc"
 	"github.com/goverbs/goverbs/pacer"
 	"github.com/goverbs/goverbs/verbs"
@@ -48,13 +49,24 @@ type Config struct {
 	// before takes longer than ten seconds.
 	RequireRDMA bool
 	RetryRDMA   time.Duration
-	// MaxEntries is how many entries of the map are kept; 0 means all. For a key without
-	// an entry the client asks the server. Entries take 27 to 30 bytes.
-	MaxEntries int
-	// MapBytes is how much memory the map may take; 0 means as much as it needs. For a
-	// key without an entry in a map that is not whole, Get, GetInto and the proxy's gets
-	// READ the server's own map, without its processor: one or two buckets, and then the
-	// record, unless it is a miss. A map that fits stays whole.
+	// MapBytes is how much memory this client's map may take. 0 means that the server
+	// decides, by the load: all that the map needs, or no map. Below 0 there is no map.
+	// Above 0 the server's advice does not count, and a map that fits is whole: math.MaxInt
+	// is a whole map in any case.
+	//
+	//	        memory               READs of a hit     sent by the server
+	//	whole   27 to 30 B a record  1                  20 to 21 B for each change
+	//	bound   MapBytes             1 with an entry,   20 to 21 B for each change
+	//	                             otherwise 2 or 3
+	//	none    none                 2, sometimes 3     70 B, 8 times in a lease
+	//	                                                or when memory is short
+	//
+	// For a key without an entry in a map that is not whole, Get, GetInto, GetMulti and the
+	// proxy's gets READ the server's map, without its processor: one bucket of 256 bytes
+	// or two, and then the record, unless it is a miss. The server advises against maps
+	// when the changes that it sends to all clients cost more than twice what READs of
+	// buckets would, and more than 16 MiB/s; a change of the advice applies to clients
+	// that are connected. NearBytes needs a map, whatever the server advises.
 	MapBytes int
 	// MaxRecord is the longest record in bytes that is READ; 0 means 2 MiB. Longer
 	// records are fetched by a call.
@@ -112,7 +124,7 @@ type Client struct {
 }
 
 type counters struct {
-	hits, near, probes, forwarded, reads, calls, misses, confirmed, refused, sessions, sharedReads, sharedChanges, blocked atomic.Uint64
+	hits, near, probes, forwarded, reads, calls, misses, confirmed, refused, sessions, blocked atomic.Uint64
 }
 
 // Dial makes a client of the server at an address, "host:port". It returns when the
@@ -156,10 +168,10 @@ func newClient(address string, cfg Config) (*Client, error) {
 			address, verbs.ErrAttributes, greet.MaxName, greet.MinKey)
 	}
 	cfg.Key = slices.Clone(cfg.Key)
-	if n := max(cfg.MapBytes/mirror.EntryBytes, 1); cfg.MapBytes > 0 && (cfg.MaxEntries == 0 || n < cfg.MaxEntries) {
-		cfg.MaxEntries = n
+	if cfg.NearBytes > 0 && cfg.MapBytes < 0 {
+		return nil, fmt.Errorf("cache: dial %s: %w: copies of records need a map", address, verbs.ErrAttributes)
 	}
-	if cfg.RetryRDMA < 0 || cfg.MapBytes < 0 || cfg.NearBytes < 0 || cfg.NearStale < 0 || cfg.MaxEntries < 0 || cfg.MaxRecord < 0 || cfg.SampleEvery < 0 {
+	if cfg.RetryRDMA < 0 || cfg.NearBytes < 0 || cfg.NearStale < 0 || cfg.MaxRecord < 0 || cfg.SampleEvery < 0 {
 		return nil, fmt.Errorf("cache: dial %s: %w: a number below 0", address, verbs.ErrAttributes)
 	}
 	if cfg.Logger == nil {
@@ -168,6 +180,25 @@ func newClient(address string, cfg Config) (*Client, error) {
 	c := &Client{address: address, cfg: cfg, keeping: make(chan struct{}), changed: make(chan struct{})}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	return c, nil
+}
+
+// entries returns how many entries the map has at most; 0: all.
+func (c *Config) entries() int {
+	if c.MapBytes == 0 {
+		return 0
+	}
+	return max(c.MapBytes/mirror.EntryBytes, 1) // until the server knows that there is no map
+}
+
+// mode returns what the client tells the server of its map.
+func (c *Config) mode() wire.Mode {
+	switch {
+	case c.MapBytes < 0:
+		return wire.Probed
+	case c.MapBytes > 0, c.NearBytes > 0:
+		return wire.Streamed
+	}
+	return wire.Advised
 }
 
 // Address returns the server's address, as it was passed to Dial.
@@ -311,16 +342,14 @@ type Stats struct {
 	Refused   uint64 // READs that found something else than the map says
 	Sessions  uint64 // connections, one after the other
 	Blocked   uint64 // READs through an initiator that failed; for records a call followed
-	// SharedReads and SharedChanges of shared records, as far as they succeeded. They do
-	// not count changes that ended with [ErrUnknown].
-	SharedReads, SharedChanges uint64
-	Connected                  bool
-	Transport                  Transport // DC, RDMA or TCP; empty without a connection
-	Instead                    string    // why it is TCP, or, for a client with an initiator, RDMA
-	Whole                      bool      // the whole map has arrived
-	Entries                    int       // of the map
-	MapBytes                   int       // that it takes
-	Epoch                      uint32    // of the server
+	Connected bool
+	Transport Transport // DC, RDMA or TCP; empty without a connection
+	Instead   string    // why it is TCP, or, for a client with an initiator, RDMA
+	Whole     bool      // the whole map has arrived
+	Probing   bool      // there is no map, by MapBytes of [Config] or the advice of the server
+	Entries   int       // of the map
+	MapBytes  int       // that it takes
+	Epoch     uint32    // of the server
 }
 
 // Stats returns what the client did.
@@ -329,7 +358,6 @@ func (c *Client) Stats() Stats {
 	st := Stats{
 		Hits: n.hits.Load(), NearHits: n.near.Load(), Probes: n.probes.Load(), Forwarded: n.forwarded.Load(), Reads: n.reads.Load(), Calls: n.calls.Load(), Misses: n.misses.Load(),
 		Confirmed: n.confirmed.Load(), Refused: n.refused.Load(), Sessions: n.sessions.Load(), Blocked: n.blocked.Load(),
-		SharedReads: n.sharedReads.Load(), SharedChanges: n.sharedChanges.Load(),
 	}
 	if s := c.now.Load(); s != nil && !s.ended.Load() {
 		s.mu.Lock()
@@ -337,7 +365,7 @@ func (c *Client) Stats() Stats {
 		if st.Transport = s.by; s.instead != nil {
 			st.Instead = s.instead.Error()
 		}
-		st.Connected, st.Whole, st.Entries, st.MapBytes, st.Epoch = true, s.m.Whole(), s.m.Len(), s.m.Bytes(), s.m.Epoch()
+		st.Connected, st.Whole, st.Probing, st.Entries, st.MapBytes, st.Epoch = true, s.m.Whole(), s.m.Alone(), s.m.Len(), s.m.Bytes(), s.m.Epoch()
 	}
 	return st
 }

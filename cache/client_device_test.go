@@ -228,7 +228,7 @@ func TestSnapshotAndDeltas(t *testing.T) {
 	items := s.Stats().Items
 	require.InDelta(t, n+200, items, 3, "now and then the buckets of a key are full")
 	whole(t, b, items)
-	part := dial(t, s.Addr().String(), cache.Config{MaxEntries: 100})
+	part := dial(t, s.Addr().String(), cache.Config{MapBytes: 100 * 30})
 	missing := 0
 	for i := 0; i < n+200; i += 37 {
 		for _, c := range []*cache.Client{b, part} {

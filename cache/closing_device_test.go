@@ -49,7 +49,7 @@ func TestCloseInAnyOrder(t *testing.T) {
 func packageGoroutines() (n int) {
 	b := make([]byte, 1<<20)
 	for g := range strings.SplitSeq(string(b[:runtime.Stack(b, true)]), "\n\n") {
-		for _, of := range []string{"goverbs/cache.", "goverbs/cache/server.", "goverbs/dc.", "goverbs/lockoffload."} {
+		for _, of := range []string{"goverbs/cache.", "goverbs/cache/server.", "goverbs/dc."} {
 			if strings.Contains(g, of) {
 				n++
 				break
@@ -62,7 +62,7 @@ func packageGoroutines() (n int) {
 func closeInOrder(t *testing.T, order []string) {
 	ends, ctx := lab.Require(t, 2), within(t)
 	s, err := server.Listen(ctx, net.JoinHostPort(ends[1].Addr.String(), "0"), server.Config{
-		Memory: 4 << 20, Lease: 500 * time.Millisecond, Writable: 4096, DC: server.DCConfig{Responders: 4}, Shared: server.SharedConfig{Records: 4},
+		Memory: 4 << 20, Lease: 500 * time.Millisecond, DC: server.DCConfig{Responders: 4},
 	})
 	require.NoError(t, err)
 	served := make(chan error, 1)
@@ -88,23 +88,17 @@ func closeInOrder(t *testing.T, order []string) {
 	require.Equal(t, cache.DC, clients[0].Stats().Transport, clients[0].Stats().Instead)
 	var working sync.WaitGroup
 	for n, c := range clients {
-		shared, err := c.Shared([]byte("visits"))
-		require.NoError(t, err)
 		var keys [][]byte
 		for k := range 20 {
 			keys = append(keys, key(20*n+k))
 		}
-		long, written, read := make([]byte, 100_000), make([]byte, 4096), make([]byte, 4096)
+		long := make([]byte, 100_000)
 		loader := cache.NewLoader(c, cache.LoaderConfig{})
 		for _, work := range []func() error{
 			func() error { _, err := c.Get(ctx, keys[0]); return err },
 			func() error { return c.Set(ctx, keys[0], cache.Item{Value: long}, 0) },
 			func() error { return c.GetMulti(ctx, keys, nil)[1].Err },
 			func() error { return c.SetMulti(ctx, []cache.Put{{Key: keys[1]}, {Key: keys[2]}}, nil)[1] },
-			func() error { return c.WriteAt(ctx, written, 0) },
-			func() error { return c.ReadAt(ctx, read, 0) },
-			func() error { _, err := shared.Add(ctx, 1); return err },
-			func() error { _, err := shared.Number(ctx); return err },
 			func() error {
 				_, err := loader.Load(ctx, keys[3], time.Millisecond, func(context.Context) (cache.Item, error) { return cache.Item{}, nil })
 				return err

@@ -33,7 +33,7 @@ type Cache interface {
 
 // ClusterConfig configures a client of many servers. The zero value is fine.
 type ClusterConfig struct {
-	// Config is for each server's client: MaxEntries applies to each map. FailFast is
+	// Config is for each server's client: MapBytes applies to each map. FailFast is
 	// always true, whatever it says.
 	Config
 	// MissWhenDown makes Get, GetInto and GetMulti treat a server without a connection as

@@ -40,7 +40,7 @@ func TestClusterOfNobody(t *testing.T) {
 	require.ErrorContains(t, err, "no list of servers")
 	_, err = DialCluster(t.Context(), []string{"a:1", "b:1", "a:1"}, ClusterConfig{})
 	require.ErrorContains(t, err, `"a:1"`)
-	_, err = DialCluster(t.Context(), addresses, ClusterConfig{Config: Config{MaxEntries: -1}})
+	_, err = DialCluster(t.Context(), addresses, ClusterConfig{Config: Config{MaxRecord: -1}})
 	require.ErrorIs(t, err, verbs.ErrAttributes)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

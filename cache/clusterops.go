@@ -19,12 +19,6 @@ func (c *Cluster) GetInto(ctx context.Context, key, dst []byte) (Item, error) {
 	return it, c.missed(err)
 }
 
-// Shared returns the shared record of a name, at the server of that name: see
-// [Client.Shared]. Names of shared records are apart from keys. Without a connection to
-// that server its methods fail with [ErrUnavailable] at once, even with MissWhenDown in
-// [ClusterConfig].
-func (c *Cluster) Shared(name []byte) (*Shared, error) { return c.Server(name).Shared(name) }
-
 // part is one server's share of many keys.
 type part struct {
 	keys    [][]byte

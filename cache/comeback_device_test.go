@@ -23,7 +23,7 @@ import (
 // through the target when it can, and no request is lost on the way, of whatever kind.
 func TestBackToTheInitiator(t *testing.T) {
 	s := serve(t, server.Config{
-		Lease: quiet, DC: server.DCConfig{Responders: 4}, Writable: 1 << 20, Shared: server.SharedConfig{Records: 4, Lease: stuck},
+		Lease: quiet, DC: server.DCConfig{Responders: 4},
 	})
 	var there atomic.Bool
 	address := other(t, s, func(target *wire.Target) {
@@ -37,11 +37,10 @@ func TestBackToTheInitiator(t *testing.T) {
 	st := c.Stats()
 	require.Equal(t, cache.RDMA, st.Transport)
 	require.NotEmpty(t, st.Instead)
-	visits, err := c.Shared([]byte("visits"))
-	require.NoError(t, err)
-	// READs of the server's memory, an increment, a WRITE and a READ of it, a change under a lock: each knows what the last one has left.
-	var sum int64
-	written := bytes.Repeat([]byte("w"), 100_000)
+	// A change and a READ of it, short and in parts, and an increment: each knows what the last one has left.
+	var sum uint64
+	long := bytes.Repeat([]byte("w"), 100_000)
+	require.NoError(t, c.Set(ctx, key(3), cache.Item{Value: []byte("0")}, 0))
 	works := []func(n int) error{
 		func(n int) error {
 			if err := c.Set(ctx, key(1), cache.Item{Value: key(n)}, 0); err != nil {
@@ -54,20 +53,19 @@ func TestBackToTheInitiator(t *testing.T) {
 			return err
 		},
 		func(n int) error {
-			written[0] = byte(n)
-			if err := c.WriteAt(ctx, written, 0); err != nil {
+			long[0] = byte(n)
+			if err := c.Set(ctx, key(2), cache.Item{Value: long}, 0); err != nil {
 				return err
 			}
-			got := make([]byte, len(written))
-			err := c.ReadAt(ctx, got, 0)
-			if err == nil && !bytes.Equal(written, got) {
-				err = errors.New("what was written is not there")
+			it, err := c.Get(ctx, key(2))
+			if err == nil && !bytes.Equal(long, it.Value) {
+				err = errors.New("what was stored is not there")
 			}
 			return err
 		},
 		func(int) (err error) {
 			before := sum
-			if sum, err = visits.Add(ctx, 1); err == nil && sum != before+1 {
+			if sum, err = c.Increment(ctx, key(3), 1); err == nil && sum != before+1 {
 				err = fmt.Errorf("%d follows %d", sum, before)
 			}
 			return err

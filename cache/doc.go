@@ -2,7 +2,8 @@
 //
 // A server keeps records in registered memory, and a hash map that says where they are. A
 // client receives the map, looks a key up in its own copy, and READs the record: the
-// server's processor takes no part in a hit. Everything that changes the cache is a call:
+// server's processor takes no part in a hit. In a large fleet, where copies of the map cost
+// more than they save, clients READ the server's map instead. Everything that changes the cache is a call:
 // a message to the server.
 //
 //	client                                        server
@@ -38,7 +39,7 @@
 // The server is package [github.com/goverbs/goverbs/cache/server], or the program rdmacached,
 // which also speaks memcached's protocol (package [github.com/goverbs/goverbs/cache/gateway]):
 // programs with a memcached client need no Go. docs/cache.md says how to run it, with tenants,
-// shared records, an initiator of package dc, and large maps.
+// an initiator of package dc, and large maps.
 //
 // # Guarantees
 //
@@ -52,8 +53,8 @@
 //   - A READ that begins after a change was acknowledged does not see the record from before,
 //     however old the client's map is: single keys are linearizable, for READs and calls
 //     together. Evictions count as deletions.
-//   - A miss in the client's map is not final: the client asks the server or, with MapBytes in
-//     [Config], READs the server's own map.
+//   - A miss in the client's map is not final: the client asks the server or, if the map is not
+//     whole, READs the server's own map.
 //   - A record that has expired by the server's clock is not a hit.
 //   - FlushAll is acknowledged when no client can READ a record that was there. Until then a READ
 //     may find one. FlushAll deletes each key, but not all at one moment, and a key
@@ -68,7 +69,7 @@
 //     until there is no connection.
 //   - A call with a context that has ended does nothing. If the context ends later, the call
 //     returns at once. Its READs go on without it, in memory of the client's own; after a second
-//     of silence the connection is given up. A WRITE of WriteAt may still be executed then.
+//     of silence the connection is given up.
 //   - While the server's process hangs, hits go on, and everything else waits. While the server's
 //     host is unreachable no operation succeeds: a key has one server, and no replica.
 //   - A client that hangs delays the reuse of memory for one lease at most (five seconds by
@@ -94,9 +95,8 @@
 //
 // A hit is one READ. It takes no lock for longer than a lookup in the map, allocates nothing
 // (GetInto), and copies the value once, from registered memory to the caller's. A client that has
-// not yet heard of a change needs a READ more. The map takes 27 to 30 bytes for each record; with
-// MapBytes it takes less, and a hit two or three READs. A near hit allocates nothing; a READ that
-// makes a copy does.
+// not yet heard of a change needs a READ more. MapBytes in [Config] has the costs of a whole map,
+// of a part of it, and of none. A near hit allocates nothing; a READ that makes a copy does.
 //
 // There are no replicas, and no server takes over from one that is down. A cluster's list of
 // servers does not change while it is open, and servers have no weights. Loaders of several

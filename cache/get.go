@@ -71,7 +71,7 @@ func (s *session) get(ctx context.Context, key, dst []byte, grow bool) (Item, er
 	if len(found) == 0 {
 		n.confirmed.Add(1)
 	}
-	if v == changed || len(found) == 0 && s.c.cfg.MapBytes > 0 && !s.m.Whole() {
+	if v == changed || len(found) == 0 && !s.m.Whole() {
 		it, v, err = s.probe(ctx, fingerprint, room[:0], key, dst, grow)
 	}
 	if err != nil { // the next call goes on from there: without an entry it would have to ask

@@ -18,7 +18,7 @@ type Result struct {
 // of its own. READs are posted together, up to 32 by one doorbell, and the server is
 // asked at once for everything that needs it. Records that are long together are READ in
 // parts, of which several may be under way, as the pacer has credit for them (PaceFrom in
-// [Config]). With a bounded map (MapBytes in [Config]) buckets are READ together in the
+// [Config]). Without a whole map (MapBytes in [Config]) buckets are READ together in the
 // same way, and then what they point at.
 //
 // Results go into the slice that is passed, which may be nil, and values into the memory

@@ -129,7 +129,7 @@ func (s *session) readMulti(ctx context.Context, keys [][]byte, into []Result, a
 	return at, nil
 }
 
-// plan plans the READ of a key's record, or of its first bucket if the map is bounded. Other
+// plan plans the READ of a key's record, or of its first bucket if the map is not whole. Other
 // keys that are not in the map, and all but the first candidate of those that are there
 // several times, are left to calls. mu must be held.
 func (s *session) plan(m *multi, keys [][]byte, into []Result, at int, now int64) {
@@ -148,7 +148,7 @@ func (s *session) plan(m *multi, keys [][]byte, into []Result, at int, now int64
 		p.entry = found[0]
 	} else {
 		s.c.count.confirmed.Add(1)
-		if s.c.cfg.MapBytes == 0 || s.m.Whole() {
+		if s.m.Whole() {
 			return
 		}
 		if p.probe, p.looks = s.m.Probe(fingerprint); !p.looks {

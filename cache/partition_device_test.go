@@ -53,7 +53,7 @@ func TestPartition(t *testing.T) {
 // A deadline is kept though the server's host has fallen silent: what is under way goes on without the caller, and
 // is over when the client closes.
 func TestDeadlineOfASilentServer(t *testing.T) {
-	s := serve(t, server.Config{Lease: quiet, Writable: 1 << 16})
+	s := serve(t, server.Config{Lease: quiet})
 	long := make([]byte, 100<<10) // READ in parts, under the pacer
 	clear := func() {
 		for _, dev := range []string{"h0", "h1"} {
@@ -68,8 +68,6 @@ func TestDeadlineOfASilentServer(t *testing.T) {
 			r := c.GetMulti(ctx, [][]byte{key(1), key(2)}, nil)
 			return errors.Join(r[0].Err, r[1].Err)
 		},
-		"ReadAt":  func(ctx context.Context, c *cache.Client) error { return c.ReadAt(ctx, make([]byte, 64), 0) },
-		"WriteAt": func(ctx context.Context, c *cache.Client) error { return c.WriteAt(ctx, make([]byte, 64), 0) },
 	}
 	for name, call := range calls {
 		// The device gives up a READ after half a second, or the queue pair is taken down after one. Once in a

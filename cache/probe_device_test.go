@@ -116,6 +116,57 @@ func TestHitByBuckets(t *testing.T) {
 	require.Zero(t, all.Stats().Probes)
 }
 
+// A client without a map READs a bucket, or two, and the record, each time. It is told no change and sees all of
+// them, and takes no memory. Then it has a map, and no longer.
+func TestClientWithoutAMap(t *testing.T) {
+	const n = 100
+	s := serve(t, server.Config{Lease: quiet})
+	for i := range n {
+		set(t, s, key(i), key(i))
+	}
+	c, ctx := dial(t, s.Addr().String(), cache.Config{MapBytes: -1}), within(t)
+	probing := func(want bool) {
+		t.Helper()
+		require.Eventually(t, func() bool { return c.Stats().Probing == want && s.Stats().Probing == 1 == want }, stuck, time.Millisecond)
+	}
+	probing(true)
+	before := c.Stats()
+	require.Equal(t, [2]int{}, [2]int{before.Entries, before.MapBytes})
+	keys := make([][]byte, n)
+	for i := range keys {
+		keys[i] = key(i)
+		it, err := c.Get(ctx, key(i))
+		require.NoError(t, err)
+		require.Equal(t, string(key(i)), string(it.Value))
+		set(t, s, key(i), []byte("new"))
+		if it, err = c.Get(ctx, key(i)); err == nil {
+			require.Equal(t, "new", string(it.Value))
+		}
+		require.NoError(t, err)
+	}
+	for _, r := range c.GetMulti(ctx, keys, nil) {
+		require.NoError(t, r.Err)
+		require.Equal(t, "new", string(r.Value))
+	}
+	_, err := c.Get(ctx, key(n))
+	require.ErrorIs(t, err, cache.ErrNotFound)
+	st := c.Stats()
+	require.Equal(t, []uint64{3 * n, 3*n + 1, 0, 0}, []uint64{st.Hits - before.Hits, st.Probes - before.Probes, st.Calls - before.Calls, st.Refused})
+	require.GreaterOrEqual(t, st.Reads-before.Reads, uint64(6*n))
+	require.LessOrEqual(t, st.Reads-before.Reads, uint64(9*n+2))
+	require.Zero(t, st.Entries)
+
+	c.Switch(wire.Streamed)
+	probing(false)
+	set(t, s, key(0), []byte("newest"))
+	it, err := c.Get(ctx, key(0))
+	require.NoError(t, err)
+	require.Equal(t, "newest", string(it.Value))
+	c.Switch(wire.Probed)
+	probing(true)
+	require.Zero(t, c.Stats().Entries)
+}
+
 // Clients that READ buckets, beside changes, evictions and a table that doubles: nothing is
 // torn, and nothing that was acknowledged before a Get began is missed.
 func TestBucketsUnderChanges(t *testing.T) {
@@ -125,8 +176,8 @@ func TestBucketsUnderChanges(t *testing.T) {
 	ctx, cancel := context.WithCancel(within(t))
 	defer cancel()
 	var clients []*cache.Client
-	for range 2 {
-		clients = append(clients, dial(t, address, cache.Config{MapBytes: 1}))
+	for _, bytes := range []int{1, -1} {
+		clients = append(clients, dial(t, address, cache.Config{MapBytes: bytes}))
 	}
 	depth, begin := s.Stats().Table, time.Now()
 	seed := testseed.New(t)

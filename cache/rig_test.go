@@ -120,7 +120,7 @@ func TestMain(m *testing.M) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	cfg := server.Config{Memory: 8 << 20, Lease: time.Second, Shared: server.SharedConfig{Records: 4, Lease: stuck}, DC: server.DCConfig{Responders: 2}, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	cfg := server.Config{Memory: 8 << 20, Lease: time.Second, DC: server.DCConfig{Responders: 2}, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
 	var err error
 	if d := os.Getenv(lease); d != "" {
 		cfg.Lease, err = time.ParseDuration(d)

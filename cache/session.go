@@ -25,27 +25,25 @@ const (
 // session is a connection to one life of the server: its map, READs and calls. When it
 // ends it is over for good.
 type session struct {
-	c        *Client
-	begun    time.Time
-	link     *verbs.Link
-	reads    *verbs.Link
-	read     *verbs.Requester
-	regions  []verbs.Region // of records
-	writable verbs.Region   // that clients WRITE; of length 0 if there is none
-	conn     link.Conn
-	by       Transport
-	alive    func()          // is called while the server lets others connect
-	greeted  bool            // the server has admitted this client
-	seal     greet.Seal      // of this greeting
-	instead  error           // why there is TCP instead of RDMA
-	live     context.Context // ends with the session
-	stop     context.CancelFunc
-	running  sync.WaitGroup
-	over     chan struct{}
-	ended    atomic.Bool
-	parts    atomic.Int32 // under way, under the pacer
-	places   places       // of shared records
-	through  *through     // what READs go through that have no queue pair here; or nil
+	c       *Client
+	begun   time.Time
+	link    *verbs.Link
+	reads   *verbs.Link
+	read    *verbs.Requester
+	regions []verbs.Region // of records
+	conn    link.Conn
+	by      Transport
+	alive   func()          // is called while the server lets others connect
+	greeted bool            // the server has admitted this client
+	seal    greet.Seal      // of this greeting
+	instead error           // why there is TCP instead of RDMA
+	live    context.Context // ends with the session
+	stop    context.CancelFunc
+	running sync.WaitGroup
+	over    chan struct{}
+	ended   atomic.Bool
+	parts   atomic.Int32 // under way, under the pacer
+	through *through     // what READs go through that have no queue pair here; or nil
 
 	mu      sync.Mutex
 	m       *mirror.Mirror
@@ -53,7 +51,6 @@ type session struct {
 	why     error         // why it ended
 	first   chan struct{} // closed when the map begins
 	readers int           // that hold buffers
-	works   int           // calls of whole, which end by this session even if it is replaced
 	idle    chan struct{} // closed when there are none any more, after the end
 	yield   yield
 	free    [classes]*buffer
@@ -80,9 +77,8 @@ type session struct {
 func (c *Client) connectBy(ctx context.Context, by Transport, alive func()) (*session, bool, error) {
 	s := &session{
 		c: c, by: by, alive: alive, begun: time.Now(), over: make(chan struct{}), first: make(chan struct{}), idle: make(chan struct{}),
-		m:      mirror.New(mirror.Config{Budget: c.cfg.MaxEntries, SampleEvery: uint64(c.cfg.SampleEvery)}),
-		places: places{turn: make(chan struct{}, 1), at: map[string]place{}},
-		calls:  map[uint64]*call{}, wake: make(chan struct{}, 1), room: make(chan struct{}),
+		m:     mirror.New(mirror.Config{Budget: c.cfg.entries(), SampleEvery: uint64(c.cfg.SampleEvery)}),
+		calls: map[uint64]*call{}, wake: make(chan struct{}, 1), room: make(chan struct{}),
 	}
 	s.live, s.stop = context.WithCancel(c.ctx)
 	err := s.dial(ctx)
@@ -146,7 +142,6 @@ func (s *session) dial(ctx context.Context) (err error) {
 		return err
 	}
 	s.regions = s.link.Regions()
-	s.offered(hello.Writable)
 	if s.read, err = s.reads.Requester(); err != nil {
 		return err
 	}
@@ -157,14 +152,11 @@ func (s *session) dial(ctx context.Context) (err error) {
 	return nil
 }
 
-// offered splits off the last region if it is for WRITEs.
-func (s *session) offered(writable bool) {
-	if n := len(s.regions); writable && n > 0 {
-		s.regions, s.writable = s.regions[:n-1], s.regions[n-1]
-	}
-}
-
+// run starts to receive and to send.
 func (s *session) run() {
+	if m := s.c.cfg.mode(); m != wire.Advised && s.by != TCP {
+		s.out = wire.AppendMode(s.out, m)
+	}
 	s.running.Go(func() { s.end(s.receive()) })
 	s.running.Go(func() { s.end(s.send()) })
 }
@@ -184,27 +176,10 @@ func (s *session) end(cause error) {
 func (s *session) endIdle(cause error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.calls)+s.readers+s.works == 0 {
+	if len(s.calls)+s.readers == 0 {
 		s.endNow(cause)
 	}
 	return s.ended.Load()
-}
-
-// whole calls do, which has several steps, and keeps endIdle from ending the session between them.
-func (s *session) whole(do func() error) error {
-	s.mu.Lock()
-	if s.ended.Load() {
-		s.mu.Unlock()
-		return errNotSent
-	}
-	s.works++
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		s.works--
-		s.mu.Unlock()
-	}()
-	return do()
 }
 
 // endNow is end for callers that hold mu.
@@ -244,7 +219,7 @@ func (s *session) close() error {
 		s.running.Wait()
 		return nil
 	}
-	err := errors.Join(s.closePlaces(), s.reads.Close())
+	err := s.reads.Close()
 	<-s.idle
 	err = errors.Join(err, s.link.Close())
 	s.running.Wait()
@@ -316,7 +291,7 @@ func (s *session) receive() error {
 	}
 }
 
-// begin processes the beginning of a snapshot. The server wrote the first one, and read its
+// begin processes the beginning of a snapshot, or one alone. The server wrote the first one, and read its
 // clock for it, after this session began: it counts as a reply to what was sent then.
 func (s *session) begin(b []byte) error {
 	m, err := wire.ReadMap(b)
@@ -333,6 +308,12 @@ func (s *session) begin(b []byte) error {
 	if s.longest = int(m.Longest); first {
 		s.m.Answered(m.Clock, 0, s.clock())
 		close(s.first)
+	}
+	s.m.Told(m.Clock, s.clock())
+	if m.Alone { // the server wants to know
+		s.tell = true
+		s.poke()
+		s.tellAgain()
 	}
 	return nil
 }

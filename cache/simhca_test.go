@@ -5,6 +5,7 @@ package cache_test
 import (
 	"bytes"
 	"context"
+	"math"
 	"net"
 	"os"
 	"strings"
@@ -24,35 +25,53 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A cache READ by DCIs: short records, many and long ones; and when the server has replaced its DCT, since a
-// client is gone that may know it, the others READ through the new one.
-func TestSimulatedCache(t *testing.T) {
+// simulated returns a server on one device, and an initiator with two DCIs on another one.
+func simulated(t *testing.T, cfg server.Config) (*server.Server, *dc.Initiator) {
+	t.Helper()
 	if !strings.HasPrefix(os.Getenv("SIMHCA"), "mlx5") {
 		t.Skip(`needs SIMHCA="mlx5,mlx5"`)
 	}
-	ctx := within(t)
-	s, err := server.Listen(ctx, "127.0.0.1:0", server.Config{
-		Device: "mlx5_1", Memory: 4 << 20, Lease: time.Second, DC: server.DCConfig{Responders: 1, Backend: dc.Hardware},
-	})
+	cfg.Device, cfg.DC = "mlx5_1", server.DCConfig{Responders: 1, Backend: dc.Hardware}
+	s, err := server.Listen(t.Context(), "127.0.0.1:0", cfg)
 	require.NoError(t, err)
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(ctx) }()
-	defer func() {
+	go func() { served <- s.Serve(context.WithoutCancel(t.Context())) }()
+	t.Cleanup(func() {
 		require.NoError(t, s.Close())
 		require.ErrorIs(t, <-served, server.ErrClosed)
-	}()
+	})
 	dev, err := verbs.Open("mlx5_0", verbs.DeviceConfig{})
 	require.NoError(t, err)
 	pd, err := dev.AllocPD()
 	require.NoError(t, err)
 	i, err := dc.NewInitiator(dc.InitiatorConfig{PD: pd, Contexts: 2, Backend: dc.Hardware})
 	require.NoError(t, err)
-	defer func() {
+	t.Cleanup(func() {
 		require.NoError(t, i.Close())
 		require.NoError(t, pd.Close())
 		require.NoError(t, dev.Close())
-	}()
+	})
 	require.True(t, i.Hardware())
+	return s, i
+}
+
+// Writers, readers and an evicting server, as [TestWritersReadersEvictors] has them, READ by DCIs.
+func TestSimulatedWritersReadersEvictors(t *testing.T) {
+	s, i := simulated(t, server.Config{Memory: 256 << 10, Lease: 10 * time.Second, Log: 256})
+	tortureAll(t, s, torturedFor(t, 2*time.Second), math.MaxUint64, func(n int) *cache.Client {
+		c, err := cache.Dial(t.Context(), s.Addr().String(), cache.Config{DC: i, MapBytes: torturedMaps[n]})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, c.Close()) })
+		require.Equal(t, cache.DC, c.Stats().Transport)
+		return c
+	})
+}
+
+// A cache READ by DCIs: short records, many and long ones; and when the server has replaced its DCT, since a
+// client is gone that may know it, the others READ through the new one.
+func TestSimulatedCache(t *testing.T) {
+	ctx := within(t)
+	s, i := simulated(t, server.Config{Memory: 4 << 20, Lease: time.Second})
 	dial := func() *cache.Client {
 		c, err := cache.Dial(ctx, s.Addr().String(), cache.Config{DC: i})
 		require.NoError(t, err)

@@ -3,7 +3,6 @@
 package cache_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -30,19 +29,14 @@ var (
 	blueKey = []byte("the key of the blue one")
 )
 
-// writableBytes is what clients of the red tenant may WRITE; blue has nothing of that.
-const writableBytes = 3<<20 + 100
-
 // tenants starts servers of two tenants at one address of the far end.
 func tenants(t *testing.T) *server.Tenants {
 	t.Helper()
 	lab.NoLeftovers(t)
 	ends := lab.Require(t, 2)
 	cfg := server.Config{Memory: 2 << 20, Lease: quiet}
-	writable := cfg
-	writable.Writable = writableBytes
 	all, err := server.ListenTenants(context.Background(), netip.AddrPortFrom(ends[1].Addr, 0).String(), []server.Tenant{
-		{Name: "red", Key: redKey, Config: writable}, {Name: "blue", Key: blueKey, Config: cfg},
+		{Name: "red", Key: redKey, Config: cfg}, {Name: "blue", Key: blueKey, Config: cfg},
 	}, nil)
 	require.NoError(t, err)
 	done := make(chan error, 1)
@@ -88,57 +82,6 @@ func TestTenants(t *testing.T) {
 	require.NotContains(t, string(theirs.mr.Bytes()), "secret")
 	_, err = red.Get(ctx, key(1))
 	require.NoError(t, err, "that harmed its own queue pair alone")
-}
-
-// Clients WRITE what their tenant has for that, and nothing else: neither records, nor another
-// tenant's memory, of which they know address and key, nor anything where the tenant has not asked
-// for it.
-func TestWritableRegion(t *testing.T) {
-	all, ctx := tenants(t), within(t)
-	at := all.Addr().String()
-	red, other := dial(t, at, cache.Config{Tenant: "red", Key: redKey}), dial(t, at, cache.Config{Tenant: "red", Key: redKey})
-	long := make([]byte, 2<<20+1000) // more than goes by one request
-	for i := range long {
-		long[i] = byte(i % 251)
-	}
-	require.NoError(t, red.WriteAt(ctx, long, writableBytes-int64(len(long))))
-	require.NoError(t, red.WriteAt(ctx, []byte("first"), 0))
-	got := make([]byte, len(long))
-	require.NoError(t, other.ReadAt(ctx, got, writableBytes-int64(len(long))))
-	require.True(t, bytes.Equal(long, got))
-	require.NoError(t, other.ReadAt(ctx, got[:6], 0))
-	require.Equal(t, "first\x00", string(got[:6]), "the rest are zeros")
-	require.Equal(t, "first", string(all.Server("red").Writable()[:5]), "the server has it too")
-	require.NoError(t, red.WriteAt(ctx, nil, writableBytes))
-	require.ErrorIs(t, red.WriteAt(ctx, []byte("x"), writableBytes), verbs.ErrRange)
-	require.ErrorIs(t, red.WriteAt(ctx, []byte("x"), -1), verbs.ErrRange)
-	require.ErrorIs(t, red.ReadAt(ctx, got[:2], writableBytes-1), verbs.ErrRange)
-	require.Zero(t, red.Stats().Calls)
-
-	blue := dial(t, at, cache.Config{Tenant: "blue", Key: blueKey})
-	require.ErrorIs(t, blue.WriteAt(ctx, []byte("x"), 0), cache.ErrNoRegion)
-	require.ErrorIs(t, blue.ReadAt(ctx, got[:1], 0), cache.ErrNoRegion)
-	require.Nil(t, all.Server("blue").Writable())
-
-	// Clients that try, each by a connection of its own, as that ends it.
-	mine := connectAs(t, at, 8, "red", redKey)
-	regions := mine.link.Regions()
-	require.Len(t, regions, 2)
-	require.NoError(t, mine.read.Write(ctx, regions[1].At(10), mine.mr.SGE(0, 8)))
-	place := set(t, all.Server("red"), key(1), []byte("record")).Entry.Place
-	records := regions[0].At(uint64(place.Offset()))
-	require.ErrorIs(t, mine.read.Write(ctx, records, mine.mr.SGE(0, 8)), verbs.WCRemoteAccess, "records are read only")
-	for what, to := range map[string]verbs.Remote{"another's": regions[1].At(0), "another's records": records} {
-		theirs := connectAs(t, at, 8, "blue", blueKey)
-		require.Len(t, theirs.link.Regions(), 1)
-		require.Error(t, theirs.read.Write(ctx, to, theirs.mr.SGE(0, 8)), what)
-	}
-	theirs := connectAs(t, at, 8, "blue", blueKey)
-	require.Error(t, theirs.read.Write(ctx, theirs.link.Regions()[0].At(0), theirs.mr.SGE(0, 8)), "one's own records")
-	require.Equal(t, "first", string(all.Server("red").Writable()[:5]))
-	it, err := red.Get(ctx, key(1))
-	require.NoError(t, err)
-	require.Equal(t, "record", string(it.Value))
 }
 
 // A client with no key, another key, or the name of no tenant is refused, by either

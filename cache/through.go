@@ -35,9 +35,6 @@ const firstWait = 3 * time.Second
 // silentFor is how long READs through a target fail, and none succeeds, until the client connects anew.
 const silentFor = 10 * time.Second
 
-// lookAgain is how often a request that waits for a target checks whether there is one.
-const lookAgain = 10 * time.Millisecond
-
 // parting is how long saying goodbye may take.
 const parting = 100 * time.Millisecond
 
@@ -47,7 +44,6 @@ type through struct {
 	s      *session
 	i      *dc.Initiator
 	conn   *link.Stream // to the server; nil before there is one
-	local  net.Addr     // of that
 	number uint64       // of the newest target; used by the goroutine that receives
 	now    atomic.Pointer[way]
 
@@ -99,7 +95,7 @@ func (s *session) dialThrough(ctx context.Context) error {
 // attach begins a session with a server that has admitted this client, after a first READ: see tryTarget.
 func (s *session) attach(ctx context.Context, conn net.Conn) error {
 	h := s.through
-	h.conn, h.local = link.NewPartingStream(s.live, conn, 0), conn.LocalAddr()
+	h.conn = link.NewPartingStream(s.live, conn, 0)
 	s.conn = h.conn
 	if err := s.meetTarget(ctx); err != nil {
 		return err
@@ -133,9 +129,6 @@ func (s *session) meetTarget(ctx context.Context) error {
 			return err
 		}
 		s.regions = append(s.regions, region)
-	}
-	if s.offered(t.Writable); len(s.regions) == 0 {
-		return wire.Malformed
 	}
 	return s.toldTarget(b)
 }
@@ -249,7 +242,6 @@ func (h *through) register(n int) (*verbs.MR, error) {
 // closeThrough waits until no READ is under way, says so to the server, and frees everything.
 func (s *session) closeThrough() error {
 	h := s.through
-	err := s.closePlaces()
 	s.running.Wait()
 	<-s.idle
 	var last *dc.Peer
@@ -263,6 +255,7 @@ func (s *session) closeThrough() error {
 		s.mu.Unlock()
 		_ = h.conn.Part(bye, parting) // if it does not arrive this client is as one that was killed
 	}
+	var err error
 	for _, mr := range h.mrs {
 		err = errors.Join(err, mr.Close())
 	}
@@ -362,38 +355,6 @@ func (h *through) do(ctx context.Context, all []dc.Request) error {
 	return p.wait(ctx)
 }
 
-// writeOne WRITEs one thing.
-func (s *session) writeOne(ctx context.Context, to verbs.Remote, from verbs.SGE) error {
-	h := s.through
-	if h == nil {
-		return s.read.Write(ctx, to, from)
-	}
-	w, err := h.open()
-	if err != nil {
-		return err
-	}
-	return h.over(ctx, w, h.i.Do(ctx, w.peer, dc.Request{Op: dc.Write, Remote: to, Local: from, Timeout: throughWait}))
-}
-
-// passable waits until there may be requests: there may be no target, or a blocked one, just now.
-func (s *session) passable(ctx context.Context) error {
-	if s.through == nil {
-		return nil
-	}
-	for {
-		if _, err := s.through.open(); err == nil {
-			return nil
-		}
-		select {
-		case <-time.After(lookAgain):
-		case <-s.over:
-			return errNotSent
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
 // notThrough returns the cause of failed READs through a target: the context's error, errEnded, or nil if the
 // server is to be asked.
 func (s *session) notThrough(ctx context.Context) error {
@@ -421,12 +382,4 @@ func (s *session) sendQueue() int {
 		return throughQueue
 	}
 	return s.reads.QP().MaxSendWR()
-}
-
-// gid returns the address of this side.
-func (s *session) gid() (verbs.GIDEntry, error) {
-	if s.through == nil {
-		return s.link.QP().GID(), nil
-	}
-	return s.pd().Device().GIDFor(s.through.local)
 }

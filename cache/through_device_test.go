@@ -84,53 +84,17 @@ func TestHitThroughAnInitiatorIsOneREAD(t *testing.T) {
 	// A server without a target is one that the client has queue pairs to.
 	plain := listen(t, server.Config{Lease: quiet})
 	require.Equal(t, cache.RDMA, dial(t, plain.Addr().String(), cache.Config{DC: i}).Stats().Transport)
-	require.ErrorIs(t, c.WriteAt(ctx, []byte("x"), 0), cache.ErrNoRegion)
 }
 
-// Clients WRITE through the target what is for that, and not records; nor anything when the target has been
-// replaced that they know, or where there is no such memory.
-func TestWritesThroughAnInitiator(t *testing.T) {
-	const size = 3 << 20
-	cfg := byDC
-	cfg.Writable, cfg.Lease = size, time.Second
-	s := serve(t, cfg)
-	ctx, i := within(t), initiator(t, 2)
-	c, other := dial(t, s.Addr().String(), cache.Config{DC: i}), dial(t, s.Addr().String(), cache.Config{})
-	long := make([]byte, 2<<20+1000) // more than goes by one request
-	for k := range long {
-		long[k] = byte(k % 251)
-	}
-	require.NoError(t, c.WriteAt(ctx, long, size-int64(len(long))))
-	require.NoError(t, c.WriteAt(ctx, []byte("first"), 0))
-	got := make([]byte, len(long))
-	for _, reader := range []*cache.Client{c, other} {
-		require.NoError(t, reader.ReadAt(ctx, got, size-int64(len(long))))
-		require.True(t, bytes.Equal(long, got))
-		require.NoError(t, reader.ReadAt(ctx, got[:6], 0))
-		require.Equal(t, "first\x00", string(got[:6]))
-	}
-	require.Equal(t, "first", string(s.Writable()[:5]))
-	require.ErrorIs(t, c.WriteAt(ctx, []byte("x"), size), verbs.ErrRange)
-	require.Equal(t, [2]any{cache.DC, uint64(0)}, [2]any{c.Stats().Transport, c.Stats().Blocked})
-
-	r := strand(t, s)
-	require.Len(t, r.regions, 2)
-	require.NoError(t, r.write(r.regions[1].At(8)))
+// Through the target no client WRITEs a record.
+func TestTargetIsForREADs(t *testing.T) {
+	s := serve(t, byDC)
 	place := set(t, s, key(1), []byte("record")).Entry.Place
-	require.Error(t, r.write(r.regions[0].At(uint64(place.Offset()))), "records are for READs alone")
-	it, err := other.Get(ctx, key(1))
+	r := strand(t, s)
+	require.Error(t, r.write(r.regions[place.Region()].At(uint64(place.Offset()))))
+	it, err := dial(t, s.Addr().String(), cache.Config{}).Get(within(t), key(1))
 	require.NoError(t, err)
 	require.Equal(t, "record", string(it.Value))
-
-	r = strand(t, s)
-	require.NoError(t, r.write(r.regions[1].At(8)))
-	set(t, s, key(1), []byte("other"))
-	require.Eventually(t, func() bool { return s.Stats().Quarantine == 0 && s.Stats().DC.Gone == 0 }, stuck, time.Millisecond)
-	require.Error(t, r.write(r.regions[1].At(8)), "it was late")
-	require.Equal(t, "first", string(s.Writable()[:5]))
-	// The others go on, though one that is under way just when the target is replaced may fail.
-	require.Eventually(t, func() bool { return c.WriteAt(ctx, []byte("again"), 0) == nil }, stuck, time.Millisecond)
-	require.Equal(t, "again", string(s.Writable()[:5]))
 }
 
 // Many keys are READ together, long values in parts, and keys that the map has no room for by READs of the

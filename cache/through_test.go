@@ -68,31 +68,24 @@ func regions(t *testing.T, all ...verbs.Region) (b []byte) {
 	return b
 }
 
-// A client that comes while the server has no target knows what it will READ, and WRITE, when there is one. A server
+// A client that comes while the server has no target knows what it will READ when there is one. A server
 // that has none for clients is no such server.
 func TestServerWithoutATargetJustNow(t *testing.T) {
-	records, writable := verbs.Region{Addr: 1 << 20, Length: 1 << 21, RKey: 3}, verbs.Region{Addr: 1 << 30, Length: 4096, RKey: 5}
+	records := verbs.Region{Addr: 1 << 20, Length: 1 << 21, RKey: 3}
 	meet := func(target wire.Target) (*session, error) {
 		s := &session{through: &through{}, conn: told(wire.AppendTarget(nil, &target)), stop: func() {}}
 		return s, s.meetTarget(t.Context())
 	}
-	s, err := meet(wire.Target{Epoch: 1, Number: 4, Writable: true, Regions: regions(t, records, writable)})
+	s, err := meet(wire.Target{Epoch: 1, Number: 4, Regions: regions(t, records)})
 	require.NoError(t, err)
 	require.Equal(t, []verbs.Region{records}, s.regions)
-	require.Equal(t, writable, s.writable)
 	require.Nil(t, s.through.now.Load())
-	s, err = meet(wire.Target{Epoch: 1, Number: 4, Regions: regions(t, records)})
-	require.NoError(t, err)
-	require.Equal(t, []verbs.Region{records}, s.regions)
-	require.Zero(t, s.writable)
 	_, err = meet(wire.Target{Epoch: 1})
 	require.ErrorIs(t, err, errNoTarget)
 	for _, b := range [][]byte{nil, regions(t, records)[1:]} {
 		_, err = meet(wire.Target{Epoch: 1, Number: 4, Regions: b})
 		require.ErrorIs(t, err, wire.Malformed)
 	}
-	_, err = meet(wire.Target{Epoch: 1, Number: 4, Writable: true, Regions: regions(t, writable)})
-	require.ErrorIs(t, err, wire.Malformed, "there is nothing to READ")
 }
 
 // A target through which a READ has failed is not used for a while, and given up when all READs have failed for

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/cache/internal/wiretest"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // hears is a server's end that keeps what kinds of messages a client sends.
@@ -107,6 +108,65 @@ func TestClientSaysHowFarItIs(t *testing.T) {
 		require.Equal(t, []wire.Kind{wire.KindHorizon, wire.KindRequest}, heard(wire.AppendReply(nil, &wire.Reply{ID: c.id, Epoch: 1, Status: wire.OK})))
 		_, err = s.wait(t.Context(), c)
 		require.NoError(t, err)
+		s.end(ErrClosed)
+		s.running.Wait()
+	})
+}
+
+// A client tells the server that it wants no map, or one in any case. One that has none says how far it is each time
+// that the server says so, though there is no change.
+func TestClientWithoutAMap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for want, all := range map[wire.Mode][]Config{
+			wire.Advised: {{}}, wire.Probed: {{MapBytes: -1}}, wire.Streamed: {{MapBytes: 1}, {NearBytes: 1}},
+		} {
+			for _, cfg := range all {
+				require.Equal(t, want, cfg.mode())
+			}
+		}
+		_, err := newClient("nobody", Config{MapBytes: -1, NearBytes: 1})
+		require.ErrorIs(t, err, verbs.ErrAttributes)
+		h := &hears{say: make(chan []byte)}
+		s := newNarrowSession(t, nil)
+		s.c.cfg.MapBytes = -1
+		s.conn, s.first = h, make(chan struct{})
+		s.run()
+		heard := func(m *wire.Map) []wire.Kind {
+			if m != nil {
+				h.say <- wire.AppendMap(nil, m)
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			all := h.heard
+			h.heard = nil
+			return all
+		}
+		require.Equal(t, []wire.Kind{wire.KindMode}, heard(nil))
+		require.Equal(t, []wire.Kind{wire.KindHorizon}, heard(&wire.Map{Epoch: 1, Seq: 5, Alone: true}))
+		require.True(t, s.m.Alone())
+		s.mu.Lock()
+		section, ok := s.enter() // a READ is under way, which ends soon after the server has asked
+		s.mu.Unlock()
+		require.True(t, ok)
+		time.AfterFunc(again/2, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.leave(section)
+		})
+		require.Equal(t, []wire.Kind{wire.KindHorizon, wire.KindHorizon}, heard(&wire.Map{Epoch: 1, Seq: 7, Alone: true}))
+		require.Equal(t, wire.Horizon{Epoch: 1, Applied: 7, Quiet: 7}, s.said)
+		require.Empty(t, heard(&wire.Map{Epoch: 1, Seq: 7}))
+		require.False(t, s.m.Alone())
+		s.end(ErrClosed)
+		s.running.Wait()
+
+		s = newNarrowSession(t, nil)
+		s.by, s.conn = TCP, h
+		s.c.cfg.MapBytes = -1
+		s.run()
+		require.Empty(t, heard(nil), "by TCP there is nothing to choose")
 		s.end(ErrClosed)
 		s.running.Wait()
 	})

@@ -78,7 +78,9 @@ func TestWritersReadersEvictors(t *testing.T) {
 	if !testing.Short() && os.Getenv("GOVERBS_CACHE_SECONDS") == "" {
 		length, enough = 2*time.Hour, 10_000_000
 	}
-	tortureAll(t, s, length, enough, func(int) cache.Config { return cache.Config{} })
+	tortureAll(t, s, length, enough, func(i int) *cache.Client {
+		return dial(t, s.Addr().String(), cache.Config{MapBytes: torturedMaps[i]})
+	})
 }
 
 // The same through initiators, of which two clients share one, and one has room for a few entries, while others
@@ -110,16 +112,20 @@ func TestWritersReadersEvictorsThroughInitiators(t *testing.T) {
 			time.Sleep(200 * time.Millisecond)
 		}
 	})
-	tortureAll(t, s, length, math.MaxUint64, func(i int) cache.Config {
-		return cache.Config{DC: all[i/2], MapBytes: i / 2 * 10 * 30}
+	tortureAll(t, s, length, math.MaxUint64, func(i int) *cache.Client {
+		return dial(t, s.Addr().String(), cache.Config{DC: all[i/2], MapBytes: torturedMaps[i]})
 	})
 	st := s.Stats().DC
 	t.Logf("%d targets", 1+st.Replaced)
 	require.NotZero(t, st.Replaced)
 }
 
-// tortureAll has clients do that to a server, each of a configuration, for so long or until enough was read.
-func tortureAll(t *testing.T, s *server.Server, length time.Duration, enough uint64, cfg func(int) cache.Config) {
+// torturedMaps are the MapBytes of the clients: the first has a map now, and then none, the second has none, and the
+// third has a few entries.
+var torturedMaps = [...]int{0, -1, 10 * 30}
+
+// tortureAll has clients do that to a server, for so long or until enough was read.
+func tortureAll(t *testing.T, s *server.Server, length time.Duration, enough uint64, connect func(int) *cache.Client) {
 	if lab.In() {
 		lab.ImpairWire(t, lab.Impairment{Duplicate: 0.02, Burst: lab.Burst{Begin: 0.002, End: 0.5}})
 	}
@@ -136,8 +142,8 @@ func tortureAll(t *testing.T, s *server.Server, length time.Duration, enough uin
 	var wg sync.WaitGroup
 	bad := func(format string, args ...any) { t.Errorf(format, args...); cancel() }
 	var all []*cache.Client
-	for i := range 3 {
-		c := dial(t, s.Addr().String(), cfg(i))
+	for i := range torturedMaps {
+		c := connect(i)
 		all = append(all, c)
 		for j := range 2 {
 			rng := rand.New(rand.NewPCG(seed, uint64(10*i+j)))
@@ -195,6 +201,12 @@ func tortureAll(t *testing.T, s *server.Server, length time.Duration, enough uin
 			}
 		})
 	}
+	wg.Go(func() { // has a map, and then none
+		for m := wire.Probed; running(); m = wire.Probed + wire.Streamed - m {
+			all[0].Switch(m)
+			time.Sleep(50 * time.Millisecond)
+		}
+	})
 	wg.Go(func() { // fills the memory from the server's own process
 		rng := rand.New(rand.NewPCG(seed, 1000))
 		for running() {
@@ -219,4 +231,5 @@ func tortureAll(t *testing.T, s *server.Server, length time.Duration, enough uin
 		reads.Load(), hits, refused, missed.Load(), changes.Load(), st.Evicted, sessions, st.NoMemory, st.Cut)
 	require.NoError(t, ctx.Err())
 	require.NotZero(t, hits)
+	require.NotZero(t, all[1].Stats().Probes)
 }

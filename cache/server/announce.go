@@ -61,7 +61,7 @@ func (s *Server) announceNow() {
 		if pressed {
 			s.ask(id, c, now)
 		}
-		if !c.behind(seq) {
+		if !s.behind(c) {
 			continue
 		}
 		if due := c.learned.Add(every); !pressed && due.Sub(now) > every/4 {
@@ -77,8 +77,14 @@ func (s *Server) announceNow() {
 	s.announce()
 }
 
-// behind reports whether a client does not know of a change. The server's mu must be held.
-func (c *client) behind(seq uint64) bool { return c.reads && c.next <= seq }
+// behind reports whether a client is to be told of a change. s.mu must be held.
+func (s *Server) behind(c *client) bool {
+	seq := s.store.Seq()
+	if c.probes() {
+		seq = s.store.TableMoved()
+	}
+	return c.reads && c.next <= seq
+}
 
 // ask has a client say how far it is, unless it has left all changes behind, or was asked about the
 // same changes just before. s.mu must be held.

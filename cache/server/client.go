@@ -23,13 +23,16 @@ var errLate = errors.New("it has not said within the lease that it is done with 
 
 // client is a connected client. The server's mu guards it.
 type client struct {
-	cut   context.CancelCauseFunc
-	next  uint64 // delta
-	pos   uint64 // of the snapshot
-	snap  bool
-	reads bool // READs, and has the map; otherwise all that it wants is a call
-	begun bool // a client that has no map was sent the beginning of one
-	beats bool // it wants to hear from the server when there is nothing new, too
+	cut     context.CancelCauseFunc
+	next    uint64 // delta
+	pos     uint64 // of the snapshot
+	snap    bool
+	reads   bool      // READs, and has the map; otherwise all that it wants is a call
+	begun   bool      // a client that has no map was sent the beginning of one
+	mode    wire.Mode // as the client has chosen
+	advised bool      // if it has not: it is to probe
+	alone   bool      // it was told last that it has no map
+	beats   bool      // it wants to hear from the server when there is nothing new, too
 	// whether the goroutine that takes its messages sends the replies, too
 	answered bool
 	seal     greet.Seal   // of its greeting, if it READs through the target
@@ -78,7 +81,7 @@ func (s *Server) attach(cut context.CancelCauseFunc, reads bool) (uint64, *clien
 		return 0, nil
 	}
 	s.last++
-	c := &client{cut: cut, reads: reads, room: make(chan struct{}, 1)}
+	c := &client{cut: cut, reads: reads, advised: s.advice.Probes(), room: make(chan struct{}, 1)}
 	c.send = func() { s.write(c) }
 	s.clients[s.last] = c
 	if reads {
@@ -162,9 +165,6 @@ func (s *Server) take(id uint64, c *client, b []byte) (full bool, err error) {
 			return false, err
 		}
 		a := s.store.Do(s.now(), &q)
-		if q.Op == wire.OpShared && a.Status != wire.WrongEpoch {
-			s.shared.find(&q, &a)
-		}
 		s.announce()
 		if q.Op == wire.OpFlush && !s.store.Flushed(a.Seq) {
 			s.awaitFlush(a.Seq, func() { s.reply(c, &a); s.wake(c) })
@@ -192,6 +192,14 @@ func (s *Server) take(id uint64, c *client, b []byte) (full bool, err error) {
 			return false, err
 		}
 		s.store.Reported(&s.scratch.report)
+	case wire.KindMode:
+		m, err := wire.ReadMode(b)
+		if err == nil {
+			err = s.choose(c, m)
+		}
+		if err != nil {
+			return false, err
+		}
 	case wire.KindBye:
 		if _, err := wire.ReadBye(b); err != nil || !c.through {
 			return false, wire.Malformed
@@ -237,6 +245,7 @@ func (s *Server) tick() {
 			// This process had no time: nor had it any for what clients said.
 			s.store.Pardon(now)
 		}
+		s.advise(begun)
 		late = s.store.Late(now, late[:0])
 		for _, id := range late {
 			s.cutLate(id)

@@ -106,8 +106,8 @@ func (k *linked) config() verbs.LinkConfig {
 
 func (k *linked) setup(l *verbs.Link) (offer verbs.Offer, err error) {
 	s := k.s
-	cfg := verbs.LinkConfig{PD: s.records, QP: verbs.QPConfig{SendCQ: s.nothing, SRQ: s.none, MaxSendWR: 1, Access: s.access()}}
-	k.reads, offer, err = link.Prepare(l, cfg, wire.Hello{Epoch: s.epoch, Frames: receives, Writable: s.writable != nil}, s.offer, k.conn.seal)
+	cfg := verbs.LinkConfig{PD: s.records, QP: verbs.QPConfig{SendCQ: s.nothing, SRQ: s.none, MaxSendWR: 1, Access: verbs.RemoteRead}}
+	k.reads, offer, err = link.Prepare(l, cfg, wire.Hello{Epoch: s.epoch, Frames: receives}, s.offer, k.conn.seal)
 	return offer, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/cache/internal/advice"
 	"github.com/goverbs/goverbs/cache/internal/arena"
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/store"
@@ -22,9 +23,8 @@ import (
 type Config struct {
 	// Device is the name of the RDMA device; empty means that of the address to listen
 	// on. Clients reach it by the GID of the address that they connect to, and reach the
-	// target and the shared records by the GID of the address to listen on. If the device
-	// has no GID of that address, because it belongs to another network, any of its GIDs
-	// is used.
+	// target by the GID of the address to listen on. If the device has no GID of that
+	// address, because it belongs to another network, any of its GIDs is used.
 	Device string
 	// Memory is for records, in bytes, in multiples of 64 KiB; 0 means 64 MiB. The map needs additional memory,
 	// which is registered too: 56 to 112 bytes for each record, and half as much again
@@ -51,15 +51,6 @@ type Config struct {
 	// MaxClients is how many clients may be connected; 0 means any number. It applies
 	// only if there is a key: without one any client could use up all places.
 	MaxClients int
-	// Writable is memory, in bytes, at most 2 GiB, that clients may WRITE and READ
-	// directly ([github.com/goverbs/goverbs/cache.Client.WriteAt]), beside the records.
-	// Like the records it belongs to one tenant. It begins with zeros. 0 means none: the
-	// device then refuses every WRITE of a client.
-	Writable int
-	// Shared are records that clients change directly, under locks
-	// ([github.com/goverbs/goverbs/cache.Client.Shared]), in memory of their own. Like
-	// the other records they belong to one tenant.
-	Shared SharedConfig
 	// DC lets clients without a queue pair here READ, through a dynamically connected
 	// target ([github.com/goverbs/goverbs/cache.Config]'s DC).
 	DC DCConfig
@@ -84,8 +75,6 @@ func (c Config) Check() error {
 		return fmt.Errorf("cache: values of %d bytes: from 0 to %d", c.MaxValue, wire.MaxValue)
 	case c.longest() > c.Memory/memoryUnit*memoryUnit:
 		return fmt.Errorf("cache: values of %d bytes: memory of %d has no room for one", c.MaxValue, c.Memory)
-	case c.Writable < 0 || c.Writable > wire.MaxRegion:
-		return fmt.Errorf("cache: %d bytes that clients may WRITE: from 0 to %d", c.Writable, wire.MaxRegion)
 	case c.Lease < 10*time.Millisecond:
 		return fmt.Errorf("cache: lease of %v: shorter than 10 ms", c.Lease)
 	}
@@ -131,18 +120,16 @@ type Server struct {
 	begun   time.Time
 	epoch   uint32
 
-	dev      *verbs.Device
-	records  *verbs.PD  // of the arena and the queue pairs that READ it
-	calls    *verbs.PD  // of messages
-	queues   queues     // where messages complete
-	nothing  *verbs.CQ  // of the queue pairs that READ: this side asks nothing of them, and
-	none     *verbs.SRQ // takes nothing from them
-	windows  *link.Windows
-	arena    []*verbs.MR
-	writable *verbs.MR // nil: there is none
-	shared   shared
-	through  through
-	offer    []verbs.Region
+	dev     *verbs.Device
+	records *verbs.PD  // of the arena and the queue pairs that READ it
+	calls   *verbs.PD  // of messages
+	queues  queues     // where messages complete
+	nothing *verbs.CQ  // of the queue pairs that READ: this side asks nothing of them, and
+	none    *verbs.SRQ // takes nothing from them
+	windows *link.Windows
+	arena   []*verbs.MR
+	through through
+	offer   []verbs.Region
 
 	mu      sync.Mutex // of what follows
 	closed  bool
@@ -152,6 +139,7 @@ type Server struct {
 	spares  spares
 	crew    crew
 	tables  tables
+	advice  advice.Advice
 	places  int           // of clients that were let in
 	last    uint64        // client
 	settled chan struct{} // closed when quarantine has moved on; nil while no goroutine waits
@@ -259,13 +247,6 @@ func (s *Server) furnish() error {
 		}
 		s.arena, s.offer = append(s.arena, mr), append(s.offer, mr.Region())
 	}
-	if s.cfg.Writable > 0 {
-		mr, err := s.records.AllocMR(s.cfg.Writable, verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite, Pages: s.cfg.Pages})
-		if err != nil {
-			return err
-		}
-		s.writable, s.offer = mr, append(s.offer, mr.Region())
-	}
 	if len(s.offer) > verbs.MaxRegions {
 		return fmt.Errorf("cache: memory of %d bytes: more than %d registrations", s.cfg.Memory, verbs.MaxRegions)
 	}
@@ -277,7 +258,7 @@ func (s *Server) furnish() error {
 			return err
 		}
 	}
-	return errors.Join(s.openShared(), s.openThrough())
+	return s.openThrough()
 }
 
 // empty makes an empty store of the memory, of an epoch of its own.
@@ -321,15 +302,6 @@ func (s *Server) Addr() net.Addr { return s.addr }
 
 // Device returns the name of the RDMA device.
 func (s *Server) Device() string { return s.dev.Name() }
-
-// Writable returns the memory that clients may WRITE at any time; nil if there is none.
-// It is valid until Close.
-func (s *Server) Writable() []byte {
-	if s.writable == nil {
-		return nil
-	}
-	return s.writable.Bytes()
-}
 
 // Epoch returns the number of this life of the server.
 func (s *Server) Epoch() uint32 { return s.epoch }
@@ -388,7 +360,7 @@ func (s *Server) Close() error {
 	errs = append(errs, s.links.Close(), s.streams.Close())
 	s.running.Wait()
 	s.crew.close()
-	errs = append(errs, s.shared.close(), s.through.close())
+	errs = append(errs, s.through.close())
 	// Registered memory goes, and the store with it.
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -396,9 +368,6 @@ func (s *Server) Close() error {
 	errs = append(errs, s.freeTables())
 	for _, mr := range s.arena {
 		errs = append(errs, mr.Close())
-	}
-	if s.writable != nil {
-		errs = append(errs, s.writable.Close())
 	}
 	if s.none != nil {
 		errs = append(errs, s.none.Close())

@@ -13,6 +13,7 @@ type Stats struct {
 	Quarantine int    // bytes that clients may still READ
 	Table      int    // bytes of the map
 	Clients    int    // that are connected by RDMA
+	Probing    int    // of those, clients without a map, which READ the server's
 	Streams    int    // that are connected by TCP
 	Gets, Hits uint64 // by call
 	Sets       uint64
@@ -26,7 +27,6 @@ type Stats struct {
 	NoMemory    uint64
 	Cut         uint64 // clients that were cut off because they were late
 	Epoch       uint32
-	Shared      SharedStats
 	DC          DCStats
 }
 
@@ -38,17 +38,20 @@ func (s *Server) Stats() Stats {
 		return Stats{}
 	}
 	n := s.store.Stats()
-	streams := 0
+	streams, probing := 0, 0
 	for _, c := range s.clients {
-		if !c.reads {
+		switch {
+		case !c.reads:
 			streams++
+		case c.probes():
+			probing++
 		}
 	}
 	return Stats{
-		Streams: streams,
-		Items:   n.Items, Bytes: n.Arena.Live, Memory: n.Arena.Total, Quarantine: n.Arena.Limbo, Table: n.Table, Clients: len(s.clients) - streams,
+		Streams: streams, Probing: probing,
+		Items: n.Items, Bytes: n.Arena.Live, Memory: n.Arena.Total, Quarantine: n.Arena.Limbo, Table: n.Table, Clients: len(s.clients) - streams,
 		Gets: n.Gets, Hits: n.Hits, Sets: n.Sets, Reported: n.Reports, Evicted: n.Evicted, EvictedIdle: time.Duration(n.EvictedIdle) * time.Millisecond, Moved: n.Moved, Expired: n.Expired,
-		Flushes: n.Flushes, NoMemory: n.NoMemory, Cut: n.Cut - s.through.absent, Epoch: s.epoch, Shared: s.shared.stats(), DC: s.throughStats(),
+		Flushes: n.Flushes, NoMemory: n.NoMemory, Cut: n.Cut - s.through.absent, Epoch: s.epoch, DC: s.throughStats(),
 	}
 }
 

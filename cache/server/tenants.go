@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"sync"
 
 	"github.com/goverbs/goverbs/cache/internal/greet"
-	"github.com/goverbs/goverbs/verbs"
 )
 
 // Tenant is one of several that share an address and see nothing of each other. Each has
@@ -149,8 +147,7 @@ func (t *Tenants) admit(ctx context.Context, n *Tenant) error {
 	return nil
 }
 
-// SetKey gives a tenant another key, for later connections. A tenant with shared records
-// keeps its key: the error is [verbs.ErrUnsupported].
+// SetKey gives a tenant another key, for later connections.
 func (t *Tenants) SetKey(name string, key []byte) error {
 	key, err := checkKey(key)
 	if err != nil {
@@ -159,11 +156,8 @@ func (t *Tenants) SetKey(name string, key []byte) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.servers[name]
-	switch {
-	case s == nil:
+	if s == nil {
 		return fmt.Errorf("cache: set key of tenant %.64q: there is none of this name", name)
-	case s.cfg.Shared.Records > 0 && !bytes.Equal(key, s.cfg.Key):
-		return fmt.Errorf("cache: set key of tenant %.64q: %w: its shared records go by the one that it has", name, verbs.ErrUnsupported)
 	}
 	t.door.set(name, tenant{key, s})
 	return nil

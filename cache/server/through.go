@@ -53,7 +53,7 @@ func (s *Server) openThrough() (err error) {
 	return err
 }
 
-// findGID returns the GID of the target and of the shared records: see Device in [Config].
+// findGID returns the GID of the target: see Device in [Config].
 func (s *Server) findGID() (verbs.GIDEntry, error) { return s.dev.GIDFor(s.addr) }
 
 // listensAt returns the address that the server listens at.
@@ -62,22 +62,13 @@ func (s *Server) listensAt() netip.Addr { return s.addr.(*net.TCPAddr).AddrPort(
 // noTarget returns what clients are told while there is no target: a client that connects meanwhile
 // has to know the regions when there is one.
 func (s *Server) noTarget(number uint64) (none wire.Target, err error) {
-	none = wire.Target{Epoch: s.epoch, Number: number, Writable: s.writable != nil}
+	none = wire.Target{Epoch: s.epoch, Number: number}
 	for _, r := range s.offer {
 		if none.Regions, err = r.AppendBinary(none.Regions); err != nil {
 			break
 		}
 	}
 	return none, err
-}
-
-// access returns what clients may do directly. Records are registered for READs alone, whatever a
-// queue pair may.
-func (s *Server) access() verbs.Access {
-	if s.writable == nil {
-		return verbs.RemoteRead
-	}
-	return verbs.RemoteRead | verbs.RemoteWrite
 }
 
 // newTarget makes a target for the records, with a key of its own.
@@ -94,7 +85,7 @@ func (s *Server) newTarget(number uint64) (*dc.Target, wire.Target, error) {
 	_, _ = rand.Read(secret[:]) // never fails
 	key := binary.LittleEndian.Uint64(secret[:])
 	t, err := dc.NewTarget(dc.TargetConfig{
-		PD: s.records, GID: gid, AccessKey: key, Responders: s.cfg.DC.Responders, Receives: 1, Access: s.access(),
+		PD: s.records, GID: gid, AccessKey: key, Responders: s.cfg.DC.Responders, Receives: 1, Access: verbs.RemoteRead,
 		Backend: s.cfg.DC.Backend, Logger: s.cfg.Logger,
 	})
 	if err != nil {

@@ -92,8 +92,7 @@ func TestTargetThatCannotBeMade(t *testing.T) {
 	s, _ := tablesRig(t, func(int) error { return nil })
 	defer s.Close()
 	s.dev, s.cfg.DC.Responders = &verbs.Device{}, 1 // that has no GID
-	records, writable := verbs.Region{Addr: 1 << 20, Length: 1 << 21, RKey: 3}, verbs.Region{Addr: 1 << 30, Length: 4096, RKey: 5}
-	s.offer = []verbs.Region{records, writable}
+	s.offer = []verbs.Region{{Addr: 1 << 20, Length: 1 << 21, RKey: 3}, {Addr: 1 << 30, Length: 4096, RKey: 5}}
 	s.through.said.Number = 6
 	gone, _ := s.attachThrough(func(error) {}, greet.Seal{})
 	hangs, hanging := s.attachThrough(func(error) {}, greet.Seal{})

@@ -141,6 +141,8 @@ func (s *Server) gather(c *client, out []byte) []byte {
 		out, c.tell = wire.AppendTarget(out, c.tell), nil
 	}
 	switch {
+	case c.reads && c.probes():
+		out = s.gatherProbed(c, out)
 	case c.reads:
 		out = s.gatherMap(c, out)
 	case !c.begun: // this tells a client that it is admitted
@@ -159,6 +161,9 @@ func (s *Server) gather(c *client, out []byte) []byte {
 // gatherMap appends what there is to send of the map. s.mu must be held.
 func (s *Server) gatherMap(c *client, out []byte) []byte {
 	now, deltas, entries := s.now(), &s.scratch.deltas, &s.scratch.entries
+	if c.alone {
+		c.alone, c.next = false, 0 // a snapshot follows
+	}
 	for {
 		if !s.store.Deltas(now, c.next, wire.MaxEntries, deltas) {
 			b := s.store.Begin(now)

@@ -33,8 +33,6 @@ type config struct {
 	Snapshot  string                  `json:"snapshot"`
 	Key       string                  `json:"key"` // a file
 	Clients   int                     `json:"clients"`
-	Writable  size                    `json:"writable"`
-	Shared    sharedConfig            `json:"shared"`
 	DC        dcConfig                `json:"dc"`
 	Tenants   map[string]tenantConfig `json:"tenants"`
 	Gateway   struct {
@@ -156,7 +154,7 @@ func (c *config) server(log *slog.Logger) (s server.Config, err error) {
 		}
 	}
 	return server.Config{
-		Key: key, MaxClients: c.Clients, Writable: int(c.Writable), Shared: c.Shared.server(), DC: c.DC.server(),
+		Key: key, MaxClients: c.Clients, DC: c.DC.server(),
 		Device: c.Device, Memory: int(c.Memory), Pages: verbs.PageSize(c.HugePages),
 		MaxValue: int(c.MaxValue), Lease: time.Duration(c.Lease), Snapshot: c.Snapshot, Logger: log,
 	}, err

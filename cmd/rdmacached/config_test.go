@@ -17,7 +17,7 @@ const example = `{
 	"listen": "10.77.0.2:7481", "device": "", "memory": "1GiB",
 	"huge_pages": "if there are any", "max_value": "1MiB", "lease": "5s", "snapshot": "/var/lib/rdmacached/snapshot",
 	"gateway": {"listen": "10.77.0.2:11211", "connections": 1024, "idle": "1m"},
-	"shared": {"records": 100, "size": "1KiB", "clients": 32, "lease": "1s", "port": 7482}, "dc": {"responders": 64},
+	"dc": {"responders": 64},
 	"metrics": "127.0.0.1:9481", "log": "warn"
 }`
 
@@ -32,7 +32,6 @@ func TestConfig(t *testing.T) {
 	require.Equal(t, 1<<20, s.MaxValue)
 	require.Equal(t, "/var/lib/rdmacached/snapshot", s.Snapshot)
 	require.Equal(t, verbs.PagesTryHuge, s.Pages)
-	require.Equal(t, server.SharedConfig{Records: 100, Size: 1024, Clients: 32, Lease: time.Second, Port: 7482}, s.Shared)
 	require.Equal(t, server.DCConfig{Responders: 64}, s.DC)
 	g, err := c.gateway()
 	require.NoError(t, err)
@@ -58,12 +57,12 @@ func TestKeys(t *testing.T) {
 	require.Equal(t, 5, s.MaxClients)
 
 	c, err = parseConfig([]byte(`{"listen": ":1", "memory": "1MiB", "max_value": 9, "dc": {"responders": 4}, "tenants": {
-		"red": {"key": "` + file + `", "memory": "2MiB", "snapshot": "s", "clients": 3, "writable": "1MiB", "shared": {"records": 8, "lease": "2s"}}, "blue": {"key": "none", "dc": {}}}}`))
+		"red": {"key": "` + file + `", "memory": "2MiB", "snapshot": "s", "clients": 3}, "blue": {"key": "none", "dc": {}}}}`))
 	require.NoError(t, err)
 	red, err := c.tenant("red", slog.Default())
 	require.NoError(t, err)
-	require.Equal(t, []any{"red", "0123456789abcdef", 2 << 20, "s", 3, 9, 1 << 20, server.SharedConfig{Records: 8, Lease: 2 * time.Second}},
-		[]any{red.Name, string(red.Key), red.Memory, red.Snapshot, red.MaxClients, red.MaxValue, red.Writable, red.Shared})
+	require.Equal(t, []any{"red", "0123456789abcdef", 2 << 20, "s", 3, 9},
+		[]any{red.Name, string(red.Key), red.Memory, red.Snapshot, red.MaxClients, red.MaxValue})
 	require.Equal(t, server.DCConfig{Responders: 4}, red.DC, "as for all")
 	blue, err := c.tenant("blue", slog.Default())
 	require.Zero(t, blue.DC)
@@ -100,15 +99,8 @@ func TestConfigRefuses(t *testing.T) {
 		`{"listen": ":1", "tenants": {"red": {"key": "k"}}, "gateway": {"listen": ":2"}}`:                              "none of",
 		`{"listen": ":1", "gateway": {"listen": ":2", "tenant": "red"}}`:                                               "none of",
 		`{"listen": ":1", "tenants": {"red": {"key": "k"}}, "gateway": {"listen": ":2", "tenant": "blue"}}`:            "none of",
-		`{"listen": ":1", "tenants": {"red": {"key": "k"}}, "writable": 1}`:                                            "its own",
-		`{"listen": ":1", "tenants": {"red": {"key": "k"}}, "shared": {"records": 1}}`:                                 "its own",
-		`{"listen": ":1", "tenants": {"red": {"key": "k", "shared": {"records": -1}}}}`:                                "of tenant",
-		`{"listen": ":1", "shared": {"records": 1, "clients": -1}}`:                                                    "below 0",
-		`{"listen": ":1", "shared": {"size": 64}}`:                                                                     "missing",
-		`{"listen": ":1", "shared": {"records": 1, "port": 65536}}`:                                                    "none: 65536",
 		`{"listen": ":1", "dc": {"responders": -1}}`:                                                                   "not within",
 		`{"listen": ":1", "tenants": {"red": {"key": "k", "dc": {"responders": 100000}}}}`:                             "of tenant",
-		`{"listen": ":1", "shared": {"records": 1, "slots": 1}}`:                                                       "slots",
 	} {
 		_, err := parseConfig([]byte(text))
 		require.ErrorContains(t, err, why, text)
@@ -132,7 +124,6 @@ func TestCheck(t *testing.T) {
 		`"memory": "3KiB"`:                                "memory",
 		`"memory": "1MiB", "max_value": "1MiB"`:           "no room for one",
 		`"max_value": "65MiB"`:                            "from 0 to 67108864",
-		`"writable": "3GiB"`:                              "WRITE",
 		`"key": "` + short + `"`:                          "shorter than 16",
 		`"tenants": {"red": {"key": "` + short + `"}}`:    `tenant "red": cache: key of 15 bytes`,
 		`"tenants": {"red": {"key": "` + dir + `/none"}}`: "no such file",

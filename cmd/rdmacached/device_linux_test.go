@@ -21,7 +21,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache"
-	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/cmd/internal/cachestatus"
 )
@@ -32,7 +31,7 @@ func TestDaemon(t *testing.T) {
 	lab.NoLeftovers(t)
 	ends := lab.Require(t, 2)
 	c, err := parseConfig([]byte(`{"listen": "` + netip.AddrPortFrom(ends[1].Addr, 0).String() + `", "memory": "8MiB", "lease": "1s",
-		"shared": {"records": 8, "lease": "10m"}, "gateway": {"listen": "127.0.0.1:0"}, "metrics": "127.0.0.1:0"}`))
+		"gateway": {"listen": "127.0.0.1:0"}, "metrics": "127.0.0.1:0"}`))
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -80,10 +79,6 @@ func TestDaemon(t *testing.T) {
 	line, err := in.ReadString('\n')
 	require.NoError(t, err)
 	require.Equal(t, "red\r\n", line)
-	visits, err := client.Shared([]byte("visits"))
-	require.NoError(t, err)
-	_, err = visits.Number(ctx)
-	require.NoError(t, err)
 
 	get := func(path string) string {
 		r, err := http.Get("http://" + d.metrics.Addr().String() + path)
@@ -99,16 +94,12 @@ func TestDaemon(t *testing.T) {
 	require.Contains(t, text, "\nrdmacached_items 1\n")
 	require.Contains(t, text, "\nrdmacached_rdma_clients 1\n")
 	require.Contains(t, text, "\nrdmacached_calls_store_total 2\n")
-	require.Contains(t, text, "\nrdmacached_shared_records 1\n")
-	require.Contains(t, text, "\nrdmacached_shared_records_most 8\n")
-	require.Contains(t, text, "\nrdmacached_shared_clients 1\n")
 
 	var status cachestatus.Status
 	require.NoError(t, json.Unmarshal([]byte(get(cachestatus.Path)), &status))
 	require.Equal(t, d.cache.Addr().String(), status.Listens)
 	require.Equal(t, "serving", status.State)
 	require.Equal(t, 1, status.Server.Clients)
-	require.Equal(t, server.SharedStats{Records: 1, Most: 8, Clients: 1}, status.Server.Shared)
 	require.Equal(t, uint64(1), status.Commands.Connections)
 	require.Equal(t, d.door.Addr().String(), status.Gateway)
 

@@ -16,8 +16,6 @@
 //		"snapshot": "/var/lib/rdmacached/snapshot",
 //		"key": "/etc/rdmacached/cache.key",
 //		"clients": 1000,
-//		"writable": "1MiB",
-//		"shared": {"records": 1000, "size": 64, "clients": 64, "lease": "5s", "port": 7482},
 //		"dc": {"responders": 64},
 //		"gateway": {
 //			"listen": "10.77.0.2:11211",
@@ -38,14 +36,6 @@
 //   - "key" is a file. RDMA clients have to prove that they have its content, without
 //     surrounding space: at least 16 bytes. Without a key every client is admitted.
 //   - "clients" is how many clients there may be at a time.
-//   - "writable" is memory beside the records that clients WRITE and READ directly.
-//     Without it the device refuses all WRITEs.
-//   - "shared" are records that clients change directly, under locks. "records" is how
-//     many there may be, "size" the most bytes of each (64 by default), and "clients" how
-//     many clients may use them at a time (64). "lease" is how long a client may be
-//     silent before its locks are given to others (by default the server's "lease").
-//     "port" is the port, beside that of "listen", at which clients connect for them (by
-//     default any).
 //   - "dc" has a target through which clients READ that have no queue pair here;
 //     "responders" is how many of their contexts may do so at a time. By default there is
 //     none.
@@ -59,9 +49,8 @@
 //
 // # Tenants
 //
-// Instead of "key", "snapshot", "clients", "writable" and "shared" there can be tenants,
-// which share nothing but the address. "dc" applies to each of them, unless a tenant has
-// its own:
+// Instead of "key", "snapshot" and "clients" there can be tenants, which share nothing but
+// the address. "dc" applies to each of them, unless a tenant has its own:
 //
 //	"tenants": {
 //		"shop": {
@@ -69,14 +58,12 @@
 //			"memory": "1GiB",
 //			"max_value": "1MiB",
 //			"snapshot": "/var/lib/rdmacached/shop",
-//			"clients": 100,
-//			"writable": "64KiB",
-//			"shared": {"records": 100}
+//			"clients": 100
 //		}
 //	}
 //
-// A tenant must have a key. With "shared" the key stays as it is while the daemon runs.
-// The gateway then belongs to one tenant, named in "tenant" beside its "listen".
+// A tenant must have a key. The gateway then belongs to one tenant, named in "tenant"
+// beside its "listen".
 //
 // # Signals
 //

@@ -51,14 +51,10 @@ var metrics = []metric[server.Stats]{
 	counter("refused_memory", "Changes that were refused since all memory was in use or in quarantine.", func(s *server.Stats) float64 { return float64(s.NoMemory) }),
 	counter("clients_cut", "RDMA clients that were cut off since they did not say how far they are.", func(s *server.Stats) float64 { return float64(s.Cut) }),
 	gauge("dc_clients", "RDMA clients that READ through the dynamically connected target.", func(s *server.Stats) float64 { return float64(s.DC.Clients) }),
+	gauge("rdma_clients_probing", "RDMA clients without a map, which READ the server's.", func(s *server.Stats) float64 { return float64(s.Probing) }),
 	gauge("dc_clients_gone", "Clients that are not connected any more, and may READ through that target.", func(s *server.Stats) float64 { return float64(s.DC.Gone) }),
 	gauge("dc_attached", "Contexts of clients' initiators that are attached to that target, if it is not the device's own.", func(s *server.Stats) float64 { return float64(s.DC.Attached) }),
 	counter("dc_targets_replaced", "Times that there was another target, to cut off clients.", func(s *server.Stats) float64 { return float64(s.DC.Replaced) }),
-	gauge("shared_records", "Records that clients change by themselves, which were asked for.", func(s *server.Stats) float64 { return float64(s.Shared.Records) }),
-	gauge("shared_records_most", "How many of those there may be.", func(s *server.Stats) float64 { return float64(s.Shared.Most) }),
-	gauge("shared_clients", "Clients that are connected for them.", func(s *server.Stats) float64 { return float64(s.Shared.Clients) }),
-	counter("shared_clients_late", "Clients of them whose leases ran out.", func(s *server.Stats) float64 { return float64(s.Shared.Late) }),
-	counter("shared_recovered", "Locks of them that were taken back from clients that had ended.", func(s *server.Stats) float64 { return float64(s.Shared.Recovered) }),
 }
 
 var gatewayMetrics = []metric[gateway.Stats]{

@@ -49,7 +49,7 @@ func parseProxy(args []string, out io.Writer) (c proxyConfig, err error) {
 	fs.StringVar(&c.tenant, "tenant", "", "the `name` of the tenant whose client this is")
 	fs.StringVar(&c.key, "key", "", "the `file` of the key")
 	fs.StringVar(&c.metrics, "metrics", "", "the `address` for Prometheus's /metrics, and /healthz")
-	fs.Var(&c.mapSize, "map", "how many `bytes` the map may take, such as 64MiB (default all that it needs)")
+	fs.Var(&c.mapSize, "map", "how many `bytes` the map may take, such as 64MiB (default as the server advises)")
 	fs.Var(&c.maxItem, "max", "how many `bytes` an item may have, as memcached counts them (default 1MiB)")
 	fs.BoolVar(&c.rdma, "rdma", false, "do without a server that cannot be reached by RDMA")
 	switch err := fs.Parse(args); {

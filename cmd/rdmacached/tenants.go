@@ -18,14 +18,12 @@ import (
 
 // tenantConfig is a tenant's, in the configuration file. What it leaves out is as for all.
 type tenantConfig struct {
-	Key      string       `json:"key"` // a file
-	Memory   size         `json:"memory"`
-	MaxValue size         `json:"max_value"`
-	Snapshot string       `json:"snapshot"`
-	Clients  int          `json:"clients"`
-	Writable size         `json:"writable"`
-	Shared   sharedConfig `json:"shared"`
-	DC       *dcConfig    `json:"dc"`
+	Key      string    `json:"key"` // a file
+	Memory   size      `json:"memory"`
+	MaxValue size      `json:"max_value"`
+	Snapshot string    `json:"snapshot"`
+	Clients  int       `json:"clients"`
+	DC       *dcConfig `json:"dc"`
 }
 
 // checkTenants returns what is wrong with the tenants and with the settings that go with them.
@@ -43,12 +41,8 @@ func (c *config) checkTenants() error {
 		case t.Clients < 0:
 			return fmt.Errorf(`"clients" of tenant %q is below 0`, name)
 		}
-		of := fmt.Sprintf(" of tenant %q", name)
-		if err := t.Shared.check(of); err != nil {
-			return err
-		}
 		if t.DC != nil {
-			if err := t.DC.check(of); err != nil {
+			if err := t.DC.check(fmt.Sprintf(" of tenant %q", name)); err != nil {
 				return err
 			}
 		}
@@ -62,9 +56,9 @@ func (c *config) checkTenants() error {
 	case len(c.Tenants) == 0 && c.Gateway.Tenant != "":
 		return errors.New(`"tenant" of the gateway is none of "tenants"`)
 	case len(c.Tenants) == 0:
-		return c.Shared.check("")
-	case c.Key != "" || c.Snapshot != "" || c.Clients != 0 || c.Writable != 0 || c.Shared != sharedConfig{}:
-		return errors.New(`with "tenants" each has its own "key", "snapshot", "clients", "writable" and "shared"`)
+		return nil
+	case c.Key != "" || c.Snapshot != "" || c.Clients != 0:
+		return errors.New(`with "tenants" each has its own "key", "snapshot" and "clients"`)
 	case c.Gateway.Listen != "" && !known:
 		return errors.New(`"tenant" of the gateway is none of "tenants"`)
 	}
@@ -82,7 +76,7 @@ func (c *config) tenant(name string, log *slog.Logger) (server.Tenant, error) {
 	t := c.Tenants[name]
 	key, err := readKey(t.Key)
 	s, _ := c.server(log.With("tenant", name))
-	s.Key, s.Snapshot, s.MaxClients, s.Writable, s.Shared = nil, t.Snapshot, t.Clients, int(t.Writable), t.Shared.server()
+	s.Key, s.Snapshot, s.MaxClients = nil, t.Snapshot, t.Clients
 	if t.Memory > 0 {
 		s.Memory = int(t.Memory)
 	}

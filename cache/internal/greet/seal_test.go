@@ -1,7 +1,6 @@
 package greet
 
 import (
-	"bytes"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -62,15 +61,4 @@ func TestNothingIsSealedWithoutAKey(t *testing.T) {
 	require.NoError(t, server.Check([]byte("said"), client.Of([]byte("said"))))
 	require.NoError(t, client.Check([]byte("said"), [SealSize]byte{}))
 	require.ErrorIs(t, client.Check([]byte("said"), [SealSize]byte{1}), ErrSeal)
-}
-
-// The key of shared records is of one tenant and one life of the server, and not the tenant's.
-func TestSharedKey(t *testing.T) {
-	one, other := bytes.Repeat([]byte("1"), 32), bytes.Repeat([]byte("2"), 32)
-	k := SharedKey(one, 7)
-	require.GreaterOrEqual(t, len(k), 16)
-	require.Equal(t, k, SharedKey(bytes.Clone(one), 7))
-	for _, not := range [][]byte{one, SharedKey(other, 7), SharedKey(one, 8), SharedKey(nil, 7), newSeal(one, "", "", []byte{7, 0, 0, 0}, nil).key} {
-		require.NotEqual(t, k, not)
-	}
 }

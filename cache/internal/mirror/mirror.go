@@ -29,6 +29,7 @@ type Mirror struct {
 	depth   int
 	applied uint64
 	live    bool // a snapshot has begun
+	alone   bool // and nothing follows: there are no entries
 	whole   bool // and ended
 	partial bool // something has no entry for want of room
 	flushed uint64
@@ -60,6 +61,9 @@ func (m *Mirror) Epoch() uint32 { return m.epoch }
 // Whole reports whether the map has all entries: with bounded staleness misses may be taken for true.
 func (m *Mirror) Whole() bool { return m.whole && !m.partial }
 
+// Alone reports whether the server sends neither entries nor changes: all keys are probed.
+func (m *Mirror) Alone() bool { return m.alone }
+
 // Len returns the number of entries.
 func (m *Mirror) Len() int { return m.entries.n }
 
@@ -76,7 +80,7 @@ func (m *Mirror) Begin(b *wire.Map) {
 		m.times, m.told, m.flushed = times{}, 0, 0
 		m.reads.restart(b.Seq)
 	}
-	m.epoch, m.secret, m.applied, m.live = b.Epoch, b.Secret, b.Seq, true
+	m.epoch, m.secret, m.applied, m.live, m.alone = b.Epoch, b.Secret, b.Seq, true, b.Alone
 	m.table, m.depth = b.Table, int(b.Depth)
 	m.gone.first = b.Seq + 1
 	m.flushed = max(m.flushed, b.Flushed)
@@ -90,7 +94,7 @@ func (m *Mirror) lose() {
 // Chunk takes a part of a snapshot. It stands in the stream where the server made it.
 func (m *Mirror) Chunk(c *wire.Chunk) error {
 	switch {
-	case !m.live:
+	case !m.live || m.alone:
 		return ErrGap
 	case c.Epoch != m.epoch:
 		return m.Refused.Note(wire.OtherEpoch)
@@ -108,7 +112,7 @@ func (m *Mirror) Chunk(c *wire.Chunk) error {
 // Deltas takes changes. Those that were applied before are passed over.
 func (m *Mirror) Deltas(d *wire.Deltas) error {
 	switch {
-	case !m.live:
+	case !m.live || m.alone:
 		return ErrGap
 	case d.Epoch != m.epoch:
 		return m.Refused.Note(wire.OtherEpoch)
@@ -162,7 +166,7 @@ func (m *Mirror) offer(e wire.Entry) {
 }
 
 func (m *Mirror) put(e wire.Entry) {
-	if e.Epoch == m.epoch && e.Version > m.flushed {
+	if !m.alone && e.Epoch == m.epoch && e.Version > m.flushed {
 		m.entries.put(e.Fingerprint, e.Version, uint64(e.Place))
 	}
 }

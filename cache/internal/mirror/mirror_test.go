@@ -517,3 +517,49 @@ func TestChunkOfAnotherLife(t *testing.T) {
 	require.NoError(t, m.Chunk(&wire.Chunk{Epoch: 1, Seq: 10, Entries: []wire.Entry{e, entry(6, 4), entry(7, 0)}}))
 	require.Equal(t, 1, m.Len())
 }
+
+// A map that is alone has no entries, and keeps none of what READs and replies find; nothing else may follow. READs
+// that began before it, or between two of them, hold up its horizon as ever, and what was flushed is no hit.
+func TestMapThatIsAlone(t *testing.T) {
+	m := started(Config{})
+	require.NoError(t, m.Chunk(&wire.Chunk{Epoch: 1, Seq: 10, Entries: []wire.Entry{entry(5, 1)}, Last: true}))
+	require.True(t, m.Whole())
+	section := m.Enter()
+	alone := &wire.Map{Epoch: 1, Seq: 20, Depth: 4, Table: wire.Where{Addr: 1 << 20, Key: 3}, Flushed: 7, Alone: true}
+	m.Begin(alone)
+	require.True(t, m.Alone())
+	require.False(t, m.Whole())
+	require.Empty(t, m.Lookup(5, nil))
+	require.Equal(t, wire.Horizon{Epoch: 1, Applied: 20, Quiet: 10}, m.Horizon())
+	m.Leave(section)
+	require.Equal(t, wire.Horizon{Epoch: 1, Applied: 20, Quiet: 20}, m.Horizon())
+	section = m.Enter()
+	m.Learn(entry(5, 30), 20)
+	e := entry(6, 31)
+	m.Adopt(20, &e)
+	require.Zero(t, m.Len())
+	require.ErrorIs(t, m.Deltas(put(21)), ErrGap)
+	require.ErrorIs(t, m.Chunk(&wire.Chunk{Epoch: 1, Seq: 20}), ErrGap)
+	p, ok := m.Probe(1 << 63)
+	require.True(t, ok)
+	_, addr := p.At(0)
+	require.EqualValues(t, 1<<20+8*wire.BucketSize, addr)
+	e = entry(6, 7)
+	require.Equal(t, Ask, m.Weigh(&wire.Record{}, nil, &e, 0))
+
+	alone.Seq, alone.Table.Addr, alone.Depth = 25, 1<<30, 5
+	m.Begin(alone)
+	p, ok = m.Probe(1 << 63)
+	require.True(t, ok)
+	_, addr = p.At(0)
+	require.EqualValues(t, 1<<30+16*wire.BucketSize, addr)
+	require.Equal(t, wire.Horizon{Epoch: 1, Applied: 25, Quiet: 20}, m.Horizon())
+	m.Leave(section)
+	require.Equal(t, wire.Horizon{Epoch: 1, Applied: 25, Quiet: 25}, m.Horizon())
+
+	m.Begin(&wire.Map{Epoch: 1, Seq: 30})
+	require.False(t, m.Alone())
+	require.NoError(t, m.Chunk(&wire.Chunk{Epoch: 1, Seq: 30, Entries: []wire.Entry{entry(5, 40)}, Last: true}))
+	require.True(t, m.Whole())
+	require.Len(t, m.Lookup(5, nil), 1)
+}

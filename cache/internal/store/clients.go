@@ -106,6 +106,9 @@ func (s *Store) Pardon(now uint64) {
 // Seq returns the number of the last delta.
 func (s *Store) Seq() uint64 { return s.log.last }
 
+// TableMoved returns the number of the last delta that says that the table is elsewhere; 0 if there is none.
+func (s *Store) TableMoved() uint64 { return s.movedAt }
+
 // horizon returns the last delta that all clients have left behind. Each change asks for it, so
 // clients are gone through only when the last of those that are furthest behind has moved on.
 func (s *Store) horizon() uint64 {

@@ -16,8 +16,6 @@ func (s *Store) Do(now uint64, q *wire.Request) wire.Reply {
 		a.Status = wire.WrongEpoch
 	case q.Op == wire.OpFlush:
 		a.Status = s.doFlush(q)
-	case q.Op == wire.OpShared: // the server's, if it has any
-		a.Status = wire.NotStored
 	default:
 		f := s.cfg.Secret.Fingerprint(q.Key)
 		id, r, ok := s.lookup(f, q.Key)

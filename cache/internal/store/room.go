@@ -154,6 +154,7 @@ func (s *Store) grow() {
 	if old := s.table.Step(splitStep); old != nil {
 		where, depth := s.table.Where()
 		s.log.add(wire.TableMoved(s.cfg.Epoch, where, depth))
+		s.movedAt = s.log.last
 		s.retired = append(s.retired, retired{s.log.last, old})
 	}
 }

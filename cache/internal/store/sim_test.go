@@ -42,8 +42,12 @@ func TestReadersWritersEvictors(t *testing.T) {
 		"quarantine":                      {},
 		"quarantine, partial maps":        {budget: 3},
 		"the same, what is found is kept": {budget: 2, adopting: true},
+		"no maps":                         {probing: true},
+		"maps come and go":                {switching: true},
+		"the same, of some entries":       {switching: true, budget: 2, adopting: true},
 		"quarantine ends at once":         {unattached: true},
 		"the same with partial maps":      {unattached: true, budget: 3},
+		"the same without maps":           {unattached: true, probing: true},
 		"clients say that they are ready": {early: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -71,6 +75,8 @@ func TestReadersFindFlaws(t *testing.T) {
 		"neither checksums nor versions are": {unsummed: true, unattached: true},
 		"the server's clock is not asked":    {unclocked: true},
 		"torn buckets have no records":       {hasty: true, budget: 1},
+		"torn buckets, without maps":         {hasty: true, probing: true},
+		"flushes, without maps":              {unflushed: true, probing: true},
 		"flushes are over at once":           {unflushed: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,6 +16,7 @@ type simClient struct {
 	next    uint64 // delta of the stream
 	pos     uint64 // of the snapshot
 	snap    bool
+	alone   bool  // it has no map
 	stream  int64 // when the last message arrives
 	life    int   // of the connection
 	reads   []*read
@@ -30,6 +31,7 @@ func (c *simClient) connect() {
 	c.life++
 	c.reads = nil
 	c.m = mirror.New(mirror.Config{Budget: w.budget, SampleEvery: 4})
+	c.alone = w.probing
 	if !w.unattached {
 		w.s.Attach(c.id, uint64(w.now))
 	}
@@ -46,12 +48,24 @@ func (c *simClient) cut() {
 
 func (c *simClient) snapshot() {
 	b := c.w.s.Begin(uint64(c.w.now))
-	c.next, c.pos, c.snap = b.Seq+1, 0, true
+	b.Alone = c.alone
+	c.next, c.pos, c.snap = b.Seq+1, 0, !c.alone
 	c.send(wire.AppendMap(nil, &b))
 }
 
 // pump is the server's end of the stream.
 func (c *simClient) pump() {
+	if c.w.switching && c.w.rng.IntN(40) == 0 {
+		c.alone = !c.alone
+		c.snapshot()
+		return
+	}
+	if c.alone {
+		if c.w.rng.IntN(8) == 0 {
+			c.snapshot()
+		}
+		return
+	}
 	var d wire.Deltas
 	if !c.w.s.Deltas(uint64(c.w.now), c.next, wire.MaxEntries, &d) {
 		c.snapshot()

@@ -51,6 +51,7 @@ type Store struct {
 	log      log
 	clients  clients
 	retired  []retired // arrays that the table has left
+	movedAt  uint64    // the delta with which it left the last one
 	trail    trail
 	released uint64 // slots freed up to this delta have left quarantine
 	flushAt  uint64 // 0: never
@@ -145,6 +146,9 @@ func (s *Store) Stats() Stats {
 	st.Table = wire.BucketSize << depth
 	return st
 }
+
+// Reads returns about how many hits clients have had by READ: they report a sample.
+func (s *Store) Reads() uint64 { return s.stats.Reports * sampleCalls }
 
 func (s *Store) pause() {
 	if s.between != nil {

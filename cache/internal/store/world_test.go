@@ -19,6 +19,8 @@ type rules struct {
 	unattached bool // the server knows of no clients, so quarantine ends at once
 	budget     int  // of the mirrors
 	adopting   bool // they keep what they find in buckets
+	probing    bool // they have no maps
+	switching  bool // or now and then
 
 	credulous bool // flaw: bytes of a READ are taken as they are
 	stateless bool // flaw: tombstones are not looked at

@@ -8,7 +8,6 @@ type Hello struct {
 	Epoch    uint32         // of the server; 0 from a client
 	Frames   uint32         // SENDs that may be on their way to it before it takes them
 	Frame    uint32         // bytes that each of them may have
-	Writable bool           // the last of the regions that the server offers is for WRITEs of clients
 	Beats    bool           // the client wants to hear from the server when there is nothing new, too
 	Seal     [SealSize]byte // of all of this, and of the queue pair that says it; zeros without a key
 	Endpoint []byte
@@ -23,11 +22,7 @@ const (
 	maxEndpoint = 1024
 )
 
-// Bits of a hello.
-const (
-	helloWritable = 1 << iota
-	helloBeats
-)
+const helloBeats = 2 // a bit of a hello
 
 // AppendHello encodes it.
 func AppendHello(dst []byte, h *Hello) []byte {
@@ -37,9 +32,6 @@ func AppendHello(dst []byte, h *Hello) []byte {
 	dst = le.AppendUint32(dst, h.Frames)
 	dst = le.AppendUint32(dst, h.Frame)
 	bits := uint32(0)
-	if h.Writable {
-		bits |= helloWritable
-	}
 	if h.Beats {
 		bits |= helloBeats
 	}
@@ -56,7 +48,7 @@ func ReadHello(src []byte) (Hello, error) {
 		return Hello{}, Short
 	}
 	bits, n := le.Uint32(src[16:]), le.Uint32(src[20:])
-	if le.Uint32(src) != helloMagic || bits&^(helloWritable|helloBeats) != 0 || n > maxEndpoint || len(src) > helloFixed+int(n) {
+	if le.Uint32(src) != helloMagic || bits&^helloBeats != 0 || n > maxEndpoint || len(src) > helloFixed+int(n) {
 		return Hello{}, Malformed
 	}
 	if len(src) < helloFixed+int(n) {
@@ -64,7 +56,7 @@ func ReadHello(src []byte) (Hello, error) {
 	}
 	h := Hello{
 		Epoch: le.Uint32(src[4:]), Frames: le.Uint32(src[8:]), Frame: le.Uint32(src[12:]),
-		Writable: bits&helloWritable != 0, Beats: bits&helloBeats != 0, Endpoint: src[helloFixed:],
+		Beats: bits&helloBeats != 0, Endpoint: src[helloFixed:],
 	}
 	copy(h.Seal[:], src[24:])
 	return h, nil

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Map begins a snapshot. What follows in the same stream are chunks and deltas.
+// Map begins a snapshot. What follows in the same stream are chunks and deltas, unless it is alone.
 type Map struct {
 	Epoch  uint32
 	Seq    uint64 // the last delta that the snapshot needs not
@@ -17,9 +17,13 @@ type Map struct {
 	// messages that are much longer.
 	Longest uint32
 	Flushed uint64 // what has a version up to this one is no record any more, whatever is READ
+	Alone   bool   // neither entries nor changes follow, but another Map: the client probes
 }
 
-const mapFixed = 58
+const (
+	mapFixed = 58
+	mapAlone = 1 // a bit of the byte behind the depth
+)
 
 // AppendMap encodes the beginning of a snapshot.
 func AppendMap(dst []byte, m *Map) []byte {
@@ -30,7 +34,11 @@ func AppendMap(dst []byte, m *Map) []byte {
 	}
 	dst = binary.LittleEndian.AppendUint64(dst, m.Table.Addr)
 	dst = binary.LittleEndian.AppendUint32(dst, m.Table.Key)
-	dst = binary.LittleEndian.AppendUint16(dst, m.Depth)
+	bits := byte(0)
+	if m.Alone {
+		bits |= mapAlone
+	}
+	dst = append(dst, byte(m.Depth), bits)
 	dst = binary.LittleEndian.AppendUint32(dst, m.Longest)
 	return end(binary.LittleEndian.AppendUint64(dst, m.Flushed), start)
 }
@@ -41,11 +49,11 @@ func ReadMap(src []byte) (m Map, err error) {
 	switch {
 	case err != nil:
 		return m, err
-	case len(b) != mapFixed || binary.LittleEndian.Uint16(b[44:]) > MaxDepth:
+	case len(b) != mapFixed || b[44] > MaxDepth || b[45]&^mapAlone != 0:
 		return m, Malformed
 	}
 	le := binary.LittleEndian
-	return Map{epoch, le.Uint64(b), le.Uint64(b[8:]), Secret{le.Uint64(b[16:]), le.Uint64(b[24:])}, Where{le.Uint64(b[32:]), le.Uint32(b[40:])}, le.Uint16(b[44:]), le.Uint32(b[46:]), le.Uint64(b[50:])}, nil
+	return Map{epoch, le.Uint64(b), le.Uint64(b[8:]), Secret{le.Uint64(b[16:]), le.Uint64(b[24:])}, Where{le.Uint64(b[32:]), le.Uint32(b[40:])}, uint16(b[44]), le.Uint32(b[46:]), le.Uint64(b[50:]), b[45]&mapAlone != 0}, nil
 }
 
 // MaxEntries of a chunk, and deltas of a message.

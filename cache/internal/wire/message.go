@@ -18,6 +18,7 @@ const (
 	KindReport                  // client: what it READ, a sample
 	KindTarget                  // server: through what a client READs that has no queue pair here
 	KindBye                     // client: no READ of its is under way, nor will be; it is the last message
+	KindMode                    // client: how it finds records, if not as the server advises
 	kinds
 )
 
@@ -92,7 +93,6 @@ const (
 	OpDelete
 	OpArith
 	OpFlush
-	OpShared // where the record of a name is that clients change by themselves: Number, the port in Flags, and how long it may be, 4 bytes, in Value
 	ops
 )
 

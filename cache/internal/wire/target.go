@@ -4,21 +4,18 @@ import "encoding/binary"
 
 // Target is what a server says to a client that has no queue pair here: through what it READs, and what.
 type Target struct {
-	Epoch    uint32
-	Number   uint64         // of the target, in this life of the server; a client takes no older one
-	Key      uint64         // that READs through it need
-	Writable bool           // the last of the regions is for WRITEs of clients
-	Address  []byte         // of the target, as its package encodes it; empty: there is none just now
-	Regions  []byte         // of records, as their package encodes them
-	Seal     [SealSize]byte // of all of this; zeros without a key
+	Epoch   uint32
+	Number  uint64         // of the target, in this life of the server; a client takes no older one
+	Key     uint64         // that READs through it need
+	Address []byte         // of the target, as its package encodes it; empty: there is none just now
+	Regions []byte         // of records, as their package encodes them
+	Seal    [SealSize]byte // of all of this; zeros without a key
 }
 
 const (
-	targetFixed = 28 + SealSize
+	targetFixed = 24 + SealSize
 	maxTarget   = 1024 // bytes of an address
 	maxRegions  = 8192 // bytes of regions
-
-	targetWritable = 1 // a bit
 )
 
 // AppendTarget encodes it.
@@ -29,11 +26,6 @@ func AppendTarget(dst []byte, t *Target) []byte {
 	dst = le.AppendUint64(dst, t.Key)
 	dst = le.AppendUint32(dst, uint32(len(t.Address)))
 	dst = le.AppendUint32(dst, uint32(len(t.Regions)))
-	bits := uint32(0)
-	if t.Writable {
-		bits |= targetWritable
-	}
-	dst = le.AppendUint32(dst, bits)
 	dst = append(dst, t.Seal[:]...)
 	return end(append(append(dst, t.Address...), t.Regions...), start)
 }
@@ -45,15 +37,15 @@ func ReadTarget(src []byte) (t Target, err error) {
 		return t, err
 	}
 	le := binary.LittleEndian
-	address, regions, bits := int(le.Uint32(b[16:])), int(le.Uint32(b[20:])), le.Uint32(b[24:])
-	if address > maxTarget || regions > maxRegions || bits&^targetWritable != 0 || len(b) != targetFixed+address+regions {
+	address, regions := int(le.Uint32(b[16:])), int(le.Uint32(b[20:]))
+	if address > maxTarget || regions > maxRegions || len(b) != targetFixed+address+regions {
 		return t, Malformed
 	}
 	t = Target{
-		Epoch: epoch, Number: le.Uint64(b), Key: le.Uint64(b[8:]), Writable: bits&targetWritable != 0,
+		Epoch: epoch, Number: le.Uint64(b), Key: le.Uint64(b[8:]),
 		Address: b[targetFixed : targetFixed+address : targetFixed+address], Regions: b[targetFixed+address:],
 	}
-	copy(t.Seal[:], b[28:])
+	copy(t.Seal[:], b[24:])
 	return t, nil
 }
 

@@ -153,13 +153,15 @@ func messages() map[string][]byte {
 		"request": AppendRequest(nil, &Request{ID: 1, Op: OpSet, Want: WantTouch, Flags: 3, Expiry: -4, Vivify: 5, Recache: 6, CAS: 7, Delta: 8, Initial: 9, Key: []byte("k"), Value: []byte("v"), Epoch: 10}),
 		"flush":   AppendRequest(nil, &Request{ID: 1, Op: OpFlush}),
 		"reply":   AppendReply(nil, &Reply{ID: 1, Status: OK, Bits: ReplyWon, Flags: 3, CAS: 4, Expiry: 5, Clock: 6, Idle: 7, Number: 8, Seq: 9, Entry: e, Value: []byte("v"), Epoch: 10}),
-		"map":     AppendMap(nil, &Map{1, 2, 3, Secret{4, 5}, Where{6, 7}, 8, 9, 10}),
+		"map":     AppendMap(nil, &Map{1, 2, 3, Secret{4, 5}, Where{6, 7}, 8, 9, 10, false}),
+		"alone":   AppendMap(nil, &Map{1, 2, 3, Secret{4, 5}, Where{6, 7}, 8, 9, 10, true}),
 		"chunk":   AppendChunk(nil, &Chunk{1, 2, 3, true, []Entry{e, e}}),
 		"deltas":  AppendDeltas(nil, &Deltas{1, 2, 3, []Delta{{ChangePut, 4, put}, {ChangeFlush, 5, Entry{Epoch: 1}}}}),
 		"horizon": AppendHorizon(nil, &Horizon{1, 3, 2}),
 		"report":  AppendReport(nil, &Report{1, []Access{{2, 3}}}),
-		"target":  AppendTarget(nil, &Target{1, 2, 3, true, []byte("address"), []byte("regions"), [SealSize]byte{4}}),
+		"target":  AppendTarget(nil, &Target{1, 2, 3, []byte("address"), []byte("regions"), [SealSize]byte{4}}),
 		"bye":     AppendBye(nil, 1),
+		"mode":    AppendMode(nil, Probed),
 	}
 }
 
@@ -200,6 +202,9 @@ func again(b []byte) ([]byte, error) {
 	case KindBye:
 		epoch, err := ReadBye(b)
 		return AppendBye(nil, epoch), err
+	case KindMode:
+		m, err := ReadMode(b)
+		return AppendMode(nil, m), err
 	}
 	return nil, Malformed
 }
@@ -362,9 +367,6 @@ func TestOddTargets(t *testing.T) {
 		_, err := ReadTarget(AppendTarget(nil, &odd))
 		require.ErrorIs(t, err, Malformed)
 	}
-	good[HeaderSize+24] |= 2
-	_, err = ReadTarget(good)
-	require.ErrorIs(t, err, Malformed)
 }
 
 // A report holds up the server for no longer than its limit says.
@@ -375,13 +377,21 @@ func TestReportsHaveALimit(t *testing.T) {
 	require.ErrorIs(t, new(Report).Read(AppendReport(nil, &r)), Malformed)
 }
 
-// A checksum that fits does not make a bucket of what is none, nor a chunk of what says an odd thing.
+// A checksum that fits does not make a bucket of what is none, nor a map, a mode or a chunk of what says an odd thing.
 func TestOddBucketsAndChunks(t *testing.T) {
 	b := make(Bucket, BucketSize)
 	b.Reset(5, 17, 9)
 	binary.LittleEndian.PutUint32(b[bktMagic:], bucketMagic+1)
 	b.seal()
 	_, err := ReadBucket(b, 5, 17, 9, 40, nil)
+	require.ErrorIs(t, err, Malformed)
+	for at, odd := range map[int]byte{44: MaxDepth + 1, 45: 2} {
+		m := AppendMap(nil, &Map{Epoch: 1})
+		m[HeaderSize+at] = odd
+		_, err = ReadMap(m)
+		require.ErrorIs(t, err, Malformed)
+	}
+	_, err = ReadMode(AppendMode(nil, modes))
 	require.ErrorIs(t, err, Malformed)
 	c := AppendChunk(nil, &Chunk{Epoch: 1, Last: true})
 	c[HeaderSize+20] = 2
