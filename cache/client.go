@@ -42,10 +42,11 @@ type Config struct {
 	Tenant string
 	Key    []byte
 	// RequireRDMA makes the client refuse a server that it can reach only by TCP. By
-	// default, where there is no RDMA, it connects by TCP, says so (Stats, Logger) and
-	// makes everything a call. It tries a better way every RetryRDMA, by default 30
-	// seconds, and changes over without an error when it can, unless an operation begun
-	// before takes longer than ten seconds.
+	// default, where there is no RDMA or the server says to wait for it, it connects by TCP,
+	// says so (Stats, Logger) and makes everything a call. It tries a better way every
+	// RetryRDMA, by default 30 seconds, or as soon as the server allows it, and changes over
+	// without an error when it can, unless an operation begun before takes longer than ten
+	// seconds.
 	RequireRDMA bool
 	RetryRDMA   time.Duration
 	// MaxEntries is how many entries of the map are kept; 0 means all. For a key without
@@ -194,7 +195,11 @@ func (c *Client) keep(s *session) {
 			c.set(s, nil)
 		}
 		var retry <-chan time.Time
-		if s.hopes() {
+		switch {
+		case s.waits: // in the queue now, while all goes by s
+			s.waits = false
+			retry = time.After(0)
+		case s.hopes():
 			retry = time.After(c.cfg.RetryRDMA)
 		}
 		select {
@@ -232,7 +237,10 @@ func (c *Client) again() *session {
 		limit := time.AfterFunc(attempt, cancel)
 		s, err := c.connect(ctx, c.ways(), func() { limit.Reset(attempt) })
 		limit.Stop()
-		if err != nil && ctx.Err() != nil {
+		switch w := waited(err); {
+		case w != nil:
+			err = w
+		case err != nil && ctx.Err() != nil:
 			err = errNoAnswer // and not the caller's deadline
 		}
 		if cancel(); err == nil {

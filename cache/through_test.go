@@ -22,9 +22,8 @@ func TestTargetIsSealed(t *testing.T) {
 		s := greet.NewServer(c.Hello(), key)
 		proof, err := c.Challenged(s.Challenge())
 		require.NoError(t, err)
-		verdict, err := s.Proved(proof, true)
-		require.NoError(t, err)
-		require.NoError(t, c.Judged(verdict))
+		require.NoError(t, s.Proved(proof))
+		require.NoError(t, c.Judged(s.Last(nil)))
 		return c.Seal(), s.Seal()
 	}
 	mine, theirs := greeted()

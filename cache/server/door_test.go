@@ -63,6 +63,64 @@ func TestDoorBesideSilentConnections(t *testing.T) {
 	require.Empty(t, told)
 }
 
+// Connections of one tenant that greet as for RDMA and then say nothing do not make another tenant's
+// client wait. They have places: no more of them wait than the tenant may have clients.
+func TestDoorBesideSilentTenant(t *testing.T) {
+	const flood = 120
+	d, err := newDoor(t.Context(), "127.0.0.1:0", slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	fake := func(name string, clients int) (*Server, []byte) {
+		key := bytes.Repeat([]byte(name), greet.MinKey)
+		s := bare(&net.TCPAddr{}, Config{Key: key, MaxClients: clients})
+		d.set(name, tenant{key, s})
+		return s, key
+	}
+	silent, silentKey := fake("s", flood)
+	shop, shopKey := fake("b", 0)
+	d.open()
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- d.serve(ctx) }()
+	var conns []net.Conn
+	dial := func() net.Conn {
+		conn, err := net.Dial("tcp", d.listener.Addr().String())
+		require.NoError(t, err)
+		conns = append(conns, conn)
+		return conn
+	}
+	var greeting sync.WaitGroup
+	for range flood {
+		conn := dial()
+		greeting.Go(func() {
+			_, _ = link.Greet(ctx, conn, greet.RDMA, "s", silentKey, nil)
+		})
+	}
+	for range atOnce() {
+		<-silent.links.conns
+	}
+	require.Eventually(t, func() bool {
+		silent.mu.Lock()
+		defer silent.mu.Unlock()
+		return silent.places == flood
+	}, patient, time.Millisecond)
+	_, err = link.Greet(ctx, dial(), greet.TCP, "s", silentKey, nil)
+	require.ErrorIs(t, err, greet.ErrFull, "those that wait have places")
+	_, err = link.Greet(ctx, dial(), greet.RDMA, "b", shopKey, func() { t.Error("it is told to wait") })
+	require.NoError(t, err)
+	require.NoError(t, (<-shop.links.conns).Close())
+	for _, c := range conns {
+		require.NoError(t, c.Close())
+	}
+	greeting.Wait()
+	for _, s := range []*Server{silent, shop} {
+		require.NoError(t, s.Close())
+	}
+	cancel()
+	require.NoError(t, <-served)
+	require.NoError(t, d.close())
+	require.Equal(t, atOnce(), silent.places, "those that were admitted")
+}
+
 // A connection before there is a server is reset at once: registering its memory may take long, and a
 // greeting without a response lasts for seconds. The kernel keeps later connections until they are
 // accepted.
@@ -109,7 +167,7 @@ func TestDoorBeforeThereIsAServer(t *testing.T) {
 // tenant of this name again: its key is the old one.
 func TestDoorAfterRevocation(t *testing.T) {
 	fake := func() *Server { return &Server{links: newQueue(nil), streams: newQueue(nil)} }
-	d := &door{pending: pending.New(), log: slog.New(slog.DiscardHandler), tenants: map[string]tenant{}}
+	d := &door{pending: pending.New(), turns: newTurns(1), log: slog.New(slog.DiscardHandler), tenants: map[string]tenant{}}
 	leaked, fresh := bytes.Repeat([]byte("l"), greet.MinKey), bytes.Repeat([]byte("f"), greet.MinKey)
 	knock := func(revoked bool) *Server {
 		was, is := fake(), fake()

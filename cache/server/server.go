@@ -48,8 +48,9 @@ type Config struct {
 	// Key has at least 16 bytes. Clients have to prove that they have it. Without a key
 	// any client is admitted.
 	Key []byte
-	// MaxClients is how many clients may be connected; 0 means any number. It applies
-	// only if there is a key: without one any client could use up all places.
+	// MaxClients is how many clients may be connected, or wait to connect by RDMA; 0 means
+	// any number. It applies only if there is a key: without one any client could use up
+	// all places.
 	MaxClients int
 	// Writable is memory, in bytes, at most 2 GiB, that clients may WRITE and READ
 	// directly ([github.com/goverbs/goverbs/cache.Client.WriteAt]), beside the records.

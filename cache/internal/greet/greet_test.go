@@ -2,6 +2,7 @@ package greet
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -29,7 +30,10 @@ func greeting(t *testing.T, tenant string, theirs, ours []byte, room bool) (clie
 		return err, nil
 	}
 	require.Len(t, proof, ProofSize)
-	verdict, server := s.Proved(proof, room)
+	if server = s.Proved(proof); server == nil && !room {
+		server = ErrFull
+	}
+	verdict := s.Last(server)
 	require.Len(t, verdict, VerdictSize)
 	return c.Judged(verdict), server
 }
@@ -67,16 +71,15 @@ func TestProofsAreGoodOnce(t *testing.T) {
 	s := NewServer(c.Hello(), key)
 	proof, err := c.Challenged(s.Challenge())
 	require.NoError(t, err)
-	verdict, err := s.Proved(proof, true)
-	require.NoError(t, err)
+	require.NoError(t, s.Proved(proof))
+	verdict := s.Last(nil)
 	require.NoError(t, c.Judged(verdict))
 	require.False(t, bytes.Contains(bytes.Join([][]byte{c.Hello(), s.Challenge(), proof, verdict}, nil), key))
 	require.NotContains(t, string(verdict), string(proof), "what a client says is no server's proof")
 
 	again := NewServer(c.Hello(), key)
 	require.NotEqual(t, s.Challenge(), again.Challenge())
-	_, err = again.Proved(proof, true)
-	require.ErrorIs(t, err, ErrDenied, "a proof again")
+	require.ErrorIs(t, again.Proved(proof), ErrDenied, "a proof again")
 
 	next := NewClient(RDMA, "tenant", key)
 	require.NotEqual(t, c.Hello(), next.Hello())
@@ -91,8 +94,7 @@ func TestProofsAreGoodOnce(t *testing.T) {
 		require.NoError(t, err)
 		other.Nonce = h.Nonce
 		moved := &Server{key: key, hello: other.append(nil), challenge: s.challenge}
-		_, err = moved.Proved(proof, true)
-		require.ErrorIs(t, err, ErrDenied, i)
+		require.ErrorIs(t, moved.Proved(proof), ErrDenied, i)
 	}
 }
 
@@ -100,8 +102,7 @@ func TestProofsAreGoodOnce(t *testing.T) {
 func TestOpenServerTakesNoProof(t *testing.T) {
 	c := NewClient(RDMA, "", nil)
 	s := NewServer(c.Hello(), nil)
-	_, err := s.Proved(sign(nil, byClient, s.hello, s.challenge), true)
-	require.ErrorIs(t, err, ErrDenied)
+	require.ErrorIs(t, s.Proved(sign(nil, byClient, s.hello, s.challenge)), ErrDenied)
 }
 
 // Whatever comes is taken as it is meant, or refused.
@@ -150,11 +151,11 @@ func TestHostileBytes(t *testing.T) {
 	proof, err := c.Challenged(s.Challenge())
 	require.NoError(t, err)
 	for _, b := range [][]byte{nil, proof[:ProofSize-1], append(bytes.Clone(proof), 0)} {
-		_, err := s.Proved(b, true)
-		require.Equal(t, ErrDenied, err)
+		require.Equal(t, ErrDenied, s.Proved(b))
 	}
-	verdict, err := s.Proved(proof, true)
-	require.NoError(t, err)
+	require.NoError(t, s.Proved(proof))
+	require.Nil(t, s.Last(errors.New("of no concern to the client")))
+	verdict := s.Last(nil)
 	for i := range VerdictSize {
 		b := bytes.Clone(verdict)
 		b[i] ^= 0x81

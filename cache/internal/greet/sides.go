@@ -1,6 +1,9 @@
 package greet
 
-import "crypto/hmac"
+import (
+	"crypto/hmac"
+	"errors"
+)
 
 // Client is the client's side of one greeting.
 type Client struct {
@@ -86,19 +89,31 @@ func (s *Server) Challenge() []byte { return s.challenge }
 // Open reports whether the greeting is over with the challenge.
 func (s *Server) Open() bool { return len(s.key) == 0 }
 
-// Proved takes the client's proof, and returns the verdict that goes back; without an error the client
-// is admitted. room reports whether there is room for another client.
-func (s *Server) Proved(proof []byte, room bool) (verdict []byte, err error) {
+// Proved takes the client's proof, and returns [ErrDenied] if it proves nothing.
+func (s *Server) Proved(proof []byte) error {
+	if s.Open() || !hmac.Equal(proof, sign(s.key, byClient, s.hello, s.challenge)) {
+		return ErrDenied
+	}
+	return nil
+}
+
+// Last returns the server's last message: that the client is admitted if err is nil, and otherwise that
+// it is not because of err. It is nil for an error that is of no concern to the client.
+func (s *Server) Last(err error) []byte {
 	var none [ProofSize]byte
 	switch {
-	case s.Open() || !hmac.Equal(proof, sign(s.key, byClient, s.hello, s.challenge)):
-		return answer(denied, none[:]), ErrDenied
-	case !room:
-		return answer(full, none[:]), ErrFull
+	case err == nil && s.Open():
+		return s.challenge
+	case err == nil:
+		return answer(come, sign(s.key, byServer, s.hello, s.challenge))
+	case errors.Is(err, ErrDenied):
+		return answer(denied, none[:])
+	case errors.Is(err, ErrFull):
+		return answer(full, none[:])
 	}
-	return answer(come, sign(s.key, byServer, s.hello, s.challenge)), nil
+	return nil
 }
 
 // Seal returns the seal that binds the connection that follows to this greeting, once [Server.Proved]
-// has admitted the client.
+// has returned nil.
 func (s *Server) Seal() Seal { return newSeal(s.key, byServer, byClient, s.hello, s.challenge) }

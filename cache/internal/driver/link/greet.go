@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/greet"
@@ -69,12 +70,11 @@ const maxLater = 300
 var errLater = errors.New("the server lets others connect all the time")
 
 // Greeted takes a client's greeting. keyOf returns the key of a tenant, or none if any client is
-// admitted; room reports whether there is room for another client of a tenant. The memory that this
-// takes does not depend on what the client says. The seal is for what follows. turn is called when the
-// client may be admitted, before it is told so: it returns when that is to be, and calls wait
-// meanwhile, more often than each [GreetTimeout].
-func Greeted(ctx context.Context, conn net.Conn, keyOf func(tenant string) []byte, room func(tenant string) bool,
-	turn func(t greet.Transport, wait func() error) error) (greet.Hello, greet.Seal, error) {
+// admitted. The memory that this takes does not depend on what the client says. The seal is for what
+// follows. admit is called when the client has proved its key, or need not: it returns when the client is
+// to be told that it is admitted, or an error.
+func Greeted(ctx context.Context, conn net.Conn, keyOf func(tenant string) []byte,
+	admit func(*greet.Hello, *Waiter) error) (greet.Hello, greet.Seal, error) {
 	defer limited(ctx, conn)()
 	var b [max(greet.HelloSize, greet.ProofSize)]byte
 	if _, err := io.ReadFull(conn, b[:greet.HelloSize]); err != nil {
@@ -85,30 +85,58 @@ func Greeted(ctx context.Context, conn net.Conn, keyOf func(tenant string) []byt
 		return h, greet.Seal{}, err
 	}
 	s := greet.NewServer(b[:greet.HelloSize], keyOf(h.Tenant))
-	last := s.Challenge()
 	if !s.Open() {
-		if _, err := conn.Write(last); err != nil {
+		if _, err := conn.Write(s.Challenge()); err != nil {
 			return h, greet.Seal{}, because(ctx, err)
 		}
 		if _, err := io.ReadFull(conn, b[:greet.ProofSize]); err != nil {
 			return h, greet.Seal{}, because(ctx, err)
 		}
-		if last, err = s.Proved(b[:greet.ProofSize], room(h.Tenant)); err != nil {
-			_, _ = conn.Write(last)
-			return h, greet.Seal{}, err
+		err = s.Proved(b[:greet.ProofSize])
+	}
+	if err == nil {
+		err = admit(&h, &Waiter{conn})
+	}
+	if last := s.Last(err); last != nil {
+		_ = conn.SetDeadline(time.Now().Add(GreetTimeout))
+		if _, werr := conn.Write(last); err == nil {
+			err = because(ctx, werr)
 		}
 	}
-	err = turn(h.Transport, func() error {
-		_ = conn.SetDeadline(time.Now().Add(GreetTimeout))
-		_, err := conn.Write(greet.Later())
-		return because(ctx, err)
-	})
-	if err == nil {
-		_ = conn.SetDeadline(time.Now().Add(GreetTimeout))
-		_, err = conn.Write(last)
-		err = because(ctx, err)
-	}
 	return h, s.Seal(), err
+}
+
+// Waiter is a client that is not told yet that it is admitted.
+type Waiter struct{ conn net.Conn }
+
+// Wait tells the client to wait. A client that waits has to be told more often than each [GreetTimeout].
+func (w *Waiter) Wait() error {
+	_ = w.conn.SetDeadline(time.Now().Add(GreetTimeout))
+	_, err := w.conn.Write(greet.Later())
+	return err
+}
+
+// Attend calls f with a context that ends when the client closes the connection.
+func (w *Waiter) Attend(ctx context.Context, f func(context.Context) error) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	heard := make(chan error, 1)
+	go func() {
+		_, err := w.conn.Read(make([]byte, 1))
+		if err == nil {
+			err = greet.ErrMalformed // a client that waits says nothing
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			end(err)
+		}
+		heard <- err
+	}()
+	err := f(ctx)
+	_ = w.conn.SetReadDeadline(time.Unix(1, 0))
+	if h := <-heard; err == nil && !errors.Is(h, os.ErrDeadlineExceeded) {
+		err = h
+	}
+	return err
 }
 
 // limited ends I/O on a connection with ctx, or after [GreetTimeout], until the returned function is
