@@ -80,10 +80,11 @@
 //
 // # Signals
 //
-// SIGHUP has the key files read again. A changed key applies to later connections. If the
-// file of a tenant is gone, the tenant is revoked, unless it is the gateway's: its clients
-// are cut off, and its records are gone. If there is a file again, the tenant comes back at
-// the next SIGHUP.
+// SIGHUP has the key files read again. A changed key applies to later connections. If a
+// file is missing or has no key, the tenant keeps its key, and that is logged. If the file
+// has the word "revoked" in place of a key, the tenant is revoked, unless it is the
+// gateway's: its clients are cut off, and its records are gone. With a key in the file the
+// tenant comes back at the next SIGHUP.
 //
 // SIGHUP also has the gateway's files read again, for later connections. An error in them
 // is logged and changes nothing.
