@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -100,6 +101,7 @@ type Config struct {
 // Client is a client of one server. It is safe for any number of goroutines.
 type Client struct {
 	address string
+	id      [16]byte // random
 	cfg     Config
 	ctx     context.Context // ends with Close
 	stop    context.CancelFunc
@@ -152,6 +154,9 @@ func newClient(address string, cfg Config) (*Client, error) {
 	if cfg.RetryRDMA == 0 {
 		cfg.RetryRDMA = 30 * time.Second
 	}
+	if len(address) > greet.MaxServer {
+		return nil, fmt.Errorf("cache: dial %.100s...: %w: an address has %d bytes at most", address, verbs.ErrAttributes, greet.MaxServer)
+	}
 	if len(cfg.Tenant) > greet.MaxName || len(cfg.Key) > 0 && len(cfg.Key) < greet.MinKey {
 		return nil, fmt.Errorf("cache: dial %s: %w: a tenant's name has %d bytes at most, its key %d at least",
 			address, verbs.ErrAttributes, greet.MaxName, greet.MinKey)
@@ -167,6 +172,7 @@ func newClient(address string, cfg Config) (*Client, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	c := &Client{address: address, cfg: cfg, keeping: make(chan struct{}), changed: make(chan struct{})}
+	_, _ = rand.Read(c.id[:]) // never fails
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	return c, nil
 }

@@ -22,11 +22,11 @@ import (
 // A client that READs by queue pairs of its own since it could not READ through the server's target does so
 // through the target when it can, and no request is lost on the way, of whatever kind.
 func TestBackToTheInitiator(t *testing.T) {
-	s := serve(t, server.Config{
+	cfg := server.Config{
 		Lease: quiet, DC: server.DCConfig{Responders: 4}, Writable: 1 << 20, Shared: server.SharedConfig{Records: 4, Lease: stuck},
-	})
+	}
 	var there atomic.Bool
-	address := other(t, s, func(target *wire.Target) {
+	s, address := other(t, cfg, func(target *wire.Target) {
 		if !there.Load() {
 			target.Key++ // no target has that key
 		}

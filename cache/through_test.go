@@ -18,7 +18,7 @@ import (
 func TestTargetIsSealed(t *testing.T) {
 	key := []byte("a key of sixteen")
 	greeted := func() (client, server greet.Seal) {
-		c := greet.NewClient(greet.DC, "tenant", key)
+		c := greet.NewClient(greet.Hello{Transport: greet.DC, Tenant: "tenant"}, key)
 		s := greet.NewServer(c.Hello(), key)
 		proof, err := c.Challenged(s.Challenge())
 		require.NoError(t, err)

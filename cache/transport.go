@@ -121,11 +121,15 @@ func (c *Client) tellInstead(s *session) {
 
 // greet authenticates this client and the server to each other.
 func (s *session) greet(ctx context.Context, conn net.Conn, t greet.Transport) error {
-	seal, err := link.Greet(ctx, conn, t, s.c.cfg.Tenant, s.c.cfg.Key, func() { s.waits = true; s.alive() })
+	h := greet.Hello{Transport: t, Tenant: s.c.cfg.Tenant, Server: s.c.address, Client: s.c.id}
+	seal, err := link.Greet(ctx, conn, h, s.c.cfg.Key, func() { s.waits = true; s.alive() })
 	for _, why := range []error{greet.ErrDenied, greet.ErrKeyWanted, greet.ErrStranger, greet.ErrFull} {
 		if errors.Is(err, why) {
 			return fmt.Errorf("%w: %w", ErrDenied, err)
 		}
+	}
+	if _, other := errors.AsType[*greet.OtherError](err); other {
+		return fmt.Errorf("%w: %w", ErrDenied, err)
 	}
 	if err != nil && s.waits {
 		err = fmt.Errorf("%w: %w", &waitError{s.by, time.Since(s.begun)}, err)

@@ -39,22 +39,29 @@ func (a *admitted) Close() error {
 	return err
 }
 
+// maxConns is how many connections a client may have: one, one that replaces it, and one that has failed
+// and is not known to have.
+const maxConns = 3
+
 // reserve gives a connection a place among the clients, or returns [greet.ErrFull]: see MaxClients of
-// [Config].
-func (s *Server) reserve(c *admitted) error {
+// [Config]. Connections of one client share a place.
+func (s *Server) reserve(c *admitted, id [16]byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	n, limited := s.places[id], s.cfg.MaxClients > 0 && len(s.cfg.Key) > 0
 	switch {
 	case s.closed:
 		return ErrClosed
-	case s.cfg.MaxClients > 0 && len(s.cfg.Key) > 0 && s.places >= s.cfg.MaxClients:
+	case limited && (n == 0 && len(s.places) >= s.cfg.MaxClients || n >= maxConns):
 		return greet.ErrFull
 	}
-	s.places++
+	s.places[id]++
 	c.leave = sync.OnceFunc(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.places--
+		if s.places[id]--; s.places[id] == 0 {
+			delete(s.places, id)
+		}
 	})
 	return nil
 }

@@ -123,9 +123,13 @@ func (d *door) greet(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// let gives a client a place, and a turn to connect if it needs one.
-func (d *door) let(ctx context.Context, c *admitted, s *Server, h *greet.Hello, w waiter) (err error) {
-	if err = s.reserve(c); err == nil && h.Transport == greet.RDMA {
+// let gives a client that means this server a place, and a turn to connect if it needs one.
+func (d *door) let(ctx context.Context, c *admitted, s *Server, h *greet.Hello, w waiter) error {
+	err := h.Check(s.cfg.Names, link.AddrPort(c.LocalAddr()))
+	if err == nil {
+		err = s.reserve(c, h.Client)
+	}
+	if err == nil && h.Transport == greet.RDMA {
 		c.connects, err = d.turns.take(ctx, h.Tenant, w)
 	}
 	return err

@@ -145,9 +145,11 @@ func TestTurnsEnd(t *testing.T) {
 	q := newTurns(10)
 	conn, far := net.Pipe()
 	defer far.Close()
+	clients := byte(0)
 	comes := func() *admitted {
+		clients++
 		c := &admitted{Conn: conn, by: greet.RDMA}
-		require.NoError(t, s.reserve(c))
+		require.NoError(t, s.reserve(c, [16]byte{clients}))
 		c.connects = q.ask("")
 		return c
 	}
@@ -160,14 +162,20 @@ func TestTurnsEnd(t *testing.T) {
 		return c
 	}
 	a, b, c := let(), let(), let()
-	require.Equal(t, greet.ErrFull, s.reserve(&admitted{}))
+	require.Equal(t, greet.ErrFull, s.reserve(&admitted{}, [16]byte{}))
+	for range maxConns - 1 {
+		again := &admitted{Conn: conn}
+		require.NoError(t, s.reserve(again, [16]byte{1}), "it is there already")
+		defer again.Close()
+	}
+	require.Equal(t, greet.ErrFull, s.reserve(&admitted{}, [16]byte{1}))
 	require.Equal(t, 3, q.given)
 	require.NoError(t, a.Close())
 	require.Equal(t, 2, q.given)
 	require.NoError(t, a.Close())
-	require.Equal(t, []int{2, 2}, []int{q.given, s.places})
+	require.Equal(t, []int{2, 3}, []int{q.given, len(s.places)})
 	b.(*admitted).connects.over() // it has connected
-	require.Equal(t, []int{1, 2}, []int{q.given, s.places})
+	require.Equal(t, []int{1, 3}, []int{q.given, len(s.places)})
 	require.NoError(t, b.Close())
 	require.Equal(t, 1, q.given)
 	require.NoError(t, c.Close())
@@ -176,11 +184,11 @@ func TestTurnsEnd(t *testing.T) {
 	require.NoError(t, s.Close())
 	require.False(t, s.admit(d), "it is closed")
 	require.NoError(t, d.Close())
-	require.Equal(t, []int{0, 0}, []int{q.given, s.places})
-	require.Equal(t, ErrClosed, s.reserve(&admitted{}))
+	require.Equal(t, []int{0, 1}, []int{q.given, len(s.places)})
+	require.Equal(t, ErrClosed, s.reserve(&admitted{}, [16]byte{}))
 	open := bare(&net.TCPAddr{}, Config{MaxClients: 1})
-	for range 3 {
-		require.NoError(t, open.reserve(&admitted{}), "without a key there is no limit")
+	for range 10 {
+		require.NoError(t, open.reserve(&admitted{}, [16]byte{}), "without a key there is no limit")
 	}
 	require.NoError(t, open.Close())
 }

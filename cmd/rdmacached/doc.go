@@ -8,6 +8,7 @@
 //
 //	{
 //		"listen": "10.77.0.2:7481",
+//		"names": ["cache1:7481"],
 //		"device": "",
 //		"memory": "1GiB",
 //		"huge_pages": "if there are any",
@@ -33,6 +34,10 @@
 //
 // The device is that of the address to listen on.
 //
+//   - "names" are the server's addresses as clients write them in their lists, beside the
+//     IP address. A client that has written another one is refused: its name leads to the
+//     wrong server. Without names, clients are refused that come through a relay or
+//     another translation of the address.
 //   - "max_value" is the longest value, at most 64 MiB. By default a record of header, key
 //     and value has 2 MiB at most, or a quarter of "memory" if that is less.
 //   - "key" is a file. RDMA clients have to prove that they have its content, without

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"time"
 
@@ -14,12 +15,13 @@ import (
 // GreetTimeout is how long a greeting may take, from the last time that the server said to wait.
 const GreetTimeout = 5 * time.Second
 
-// Greet greets a server, for a tenant with a key or without one. It returns where the transport's own
-// messages begin, with the seal for them. alive, which may be nil, is called when the server says that
-// it is there and that others connect first.
-func Greet(ctx context.Context, conn net.Conn, t greet.Transport, tenant string, key []byte, alive func()) (greet.Seal, error) {
+// Greet greets a server by a hello, with a key or without one, and adds the address of the connection to
+// it. It returns where the transport's own messages begin, with the seal for them. alive, which may be nil,
+// is called when the server says that it is there and that others connect first.
+func Greet(ctx context.Context, conn net.Conn, h greet.Hello, key []byte, alive func()) (greet.Seal, error) {
 	defer limited(ctx, conn)()
-	c := greet.NewClient(t, tenant, key)
+	h.Address = AddrPort(conn.RemoteAddr())
+	c := greet.NewClient(h, key)
 	if _, err := conn.Write(c.Hello()); err != nil {
 		return greet.Seal{}, because(ctx, err)
 	}
@@ -43,11 +45,36 @@ func Greet(ctx context.Context, conn net.Conn, t greet.Transport, tenant string,
 	return c.Seal(), nil
 }
 
+// AddrPort returns the address of a TCP connection's end, without its zone, and zero for any other.
+func AddrPort(a net.Addr) netip.AddrPort {
+	t, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	at := t.AddrPort()
+	return netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port())
+}
+
+// Message returns the next message of a greeting that is no proof.
+func Message(conn net.Conn) ([]byte, error) {
+	b := make([]byte, greet.HeadSize, greet.MaxMessage)
+	if _, err := io.ReadFull(conn, b); err != nil {
+		return nil, err
+	}
+	n, err := greet.Length(b)
+	if err != nil {
+		return nil, err
+	}
+	b = b[:n]
+	_, err = io.ReadFull(conn, b[greet.HeadSize:])
+	return b, err
+}
+
 // reply returns the next message of the server that does not tell the client to wait.
 func reply(ctx context.Context, conn net.Conn, alive func()) ([]byte, error) {
-	b := make([]byte, greet.AnswerSize)
 	for range maxLater {
-		if _, err := io.ReadFull(conn, b); err != nil {
+		b, err := Message(conn)
+		if err != nil {
 			return nil, because(ctx, err)
 		}
 		if !greet.IsLater(b) {
@@ -76,23 +103,27 @@ var errLater = errors.New("the server lets others connect all the time")
 func Greeted(ctx context.Context, conn net.Conn, keyOf func(tenant string) []byte,
 	admit func(*greet.Hello, *Waiter) error) (greet.Hello, greet.Seal, error) {
 	defer limited(ctx, conn)()
-	var b [max(greet.HelloSize, greet.ProofSize)]byte
-	if _, err := io.ReadFull(conn, b[:greet.HelloSize]); err != nil {
+	hello, err := Message(conn)
+	if err != nil {
 		return greet.Hello{}, greet.Seal{}, because(ctx, err)
 	}
-	h, err := greet.ReadHello(b[:greet.HelloSize])
+	h, err := greet.ReadHello(hello)
 	if err != nil {
+		if _, other := errors.AsType[*greet.VersionError](err); other {
+			_, _ = conn.Write(greet.Unable())
+		}
 		return h, greet.Seal{}, err
 	}
-	s := greet.NewServer(b[:greet.HelloSize], keyOf(h.Tenant))
+	s := greet.NewServer(hello, keyOf(h.Tenant))
 	if !s.Open() {
 		if _, err := conn.Write(s.Challenge()); err != nil {
 			return h, greet.Seal{}, because(ctx, err)
 		}
-		if _, err := io.ReadFull(conn, b[:greet.ProofSize]); err != nil {
+		var proof [greet.ProofSize]byte
+		if _, err := io.ReadFull(conn, proof[:]); err != nil {
 			return h, greet.Seal{}, because(ctx, err)
 		}
-		err = s.Proved(b[:greet.ProofSize])
+		err = s.Proved(proof[:])
 	}
 	if err == nil {
 		err = admit(&h, &Waiter{conn})

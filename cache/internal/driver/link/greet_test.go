@@ -17,7 +17,7 @@ import (
 var key = []byte("a key of sixteen")
 
 func greetBy(ctx context.Context, conn net.Conn, by greet.Transport, key []byte, alive func()) error {
-	_, err := Greet(ctx, conn, by, "tenant", key, alive)
+	_, err := Greet(ctx, conn, greet.Hello{Transport: by, Tenant: "tenant"}, key, alive)
 	return err
 }
 
@@ -40,7 +40,7 @@ func TestGreet(t *testing.T) {
 					heard <- h
 				}
 			}()
-			seal, err := Greet(t.Context(), near, greet.TCP, "tenant", ours, nil)
+			seal, err := Greet(t.Context(), near, greet.Hello{Transport: greet.TCP, Tenant: "tenant"}, ours, nil)
 			require.NoError(t, err, name)
 			h, ok := <-heard
 			require.True(t, ok, name)
@@ -112,7 +112,7 @@ func TestGreetingThatWaits(t *testing.T) {
 			over := make(chan struct{})
 			go func() {
 				defer close(over)
-				_, _ = io.ReadFull(far, make([]byte, greet.HelloSize))
+				_, _ = Message(far)
 				for range waits {
 					time.Sleep(time.Second)
 					if _, err := far.Write(greet.Later()); err != nil {
@@ -196,7 +196,7 @@ func TestWaitingClientsAreHeard(t *testing.T) {
 // A peer that stops in the middle is given up, wherever that is, and whichever side it is; a context
 // that ends is no less.
 func TestGreetingThatStops(t *testing.T) {
-	c := greet.NewClient(greet.RDMA, "tenant", key)
+	c := greet.NewClient(greet.Hello{Transport: greet.RDMA, Tenant: "tenant"}, key)
 	for name, say := range map[string][]byte{"nothing": nil, "half a hello": c.Hello()[:50], "a hello": c.Hello()} {
 		synctest.Test(t, func(t *testing.T) {
 			near, far := net.Pipe()
