@@ -3,15 +3,22 @@
 package cache_test
 
 import (
+	"context"
 	"io"
 	"net"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/cache/internal/driver/link"
+	"github.com/goverbs/goverbs/cache/internal/greet"
+	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/cache/server"
 	_ "github.com/goverbs/goverbs/cgo/simhca"
+	"github.com/goverbs/goverbs/dc"
 )
 
 // simulated returns a server on a simulated device that is closed with the test.
@@ -57,4 +64,53 @@ func TestSimulatedOtherServer(t *testing.T) {
 	c, err := cache.Dial(within(t), s.Addr().String(), cache.Config{Key: key})
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
+}
+
+// A client that READs through the target, never says that it is done with what was freed, and comes again
+// whenever it is cut off, has to wait before it may READ, from the third time on. By TCP it need not.
+func TestSimulatedSilentClient(t *testing.T) {
+	s := simulated(t, server.Config{Lease: time.Second, DC: server.DCConfig{Responders: 1, Backend: dc.Hardware}})
+	ctx := within(t)
+	over, stop := context.WithCancel(ctx)
+	changes := make(chan error, 1)
+	go func() {
+		var err error
+		for i := 0; err == nil && over.Err() == nil; i++ {
+			_, err = s.Do(ctx, &wire.Request{Op: wire.OpSet, Key: key(0), Value: key(i)})
+			time.Sleep(time.Millisecond)
+		}
+		changes <- err
+	}()
+	told, ended := make(chan struct{}), make(chan int, 1)
+	hears := sync.OnceFunc(func() { close(told) })
+	silent, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		n := 0
+		for ; n < 6 && silent.Err() == nil; n++ { // the last pause would be of 8 leases
+			conn, err := net.Dial("tcp", s.Addr().String())
+			if err != nil {
+				break
+			}
+			_, err = link.Greet(silent, conn, greet.Hello{Transport: greet.DC}, nil, hears)
+			if err == nil {
+				_, _ = io.Copy(io.Discard, conn) // until it is cut off
+			}
+			_ = conn.Close()
+		}
+		ended <- n
+	}()
+	select {
+	case <-told:
+	case <-ended:
+		require.Fail(t, "it never has to wait")
+	}
+	c, err := cache.Dial(ctx, s.Addr().String(), cache.Config{})
+	require.NoError(t, err)
+	require.NoError(t, c.Set(ctx, key(1), cache.Item{}, 0))
+	require.NoError(t, c.Close())
+	cancel()
+	require.Greater(t, <-ended, 2, "a client that hangs once does not wait")
+	stop()
+	require.NoError(t, <-changes)
 }

@@ -129,6 +129,11 @@ func (d *door) let(ctx context.Context, c *admitted, s *Server, h *greet.Hello, 
 	if err == nil {
 		err = s.reserve(c, h.Client)
 	}
+	if err == nil && h.Transport != greet.TCP {
+		ready, free := s.mayREAD(c.RemoteAddr())
+		defer free()
+		err = await(ctx, ready, w)
+	}
 	if err == nil && h.Transport == greet.RDMA {
 		c.connects, err = d.turns.take(ctx, h.Tenant, w)
 	}

@@ -90,6 +90,7 @@ func (k *linked) join() error {
 		k.s.mu.Lock()
 		k.c.beats, k.c.answered = hello.Beats, true
 		k.s.mu.Unlock()
+		k.s.comesFrom(k.c, k.conn)
 		k.conns, err = k.s.windows.Messages(k.link, hello, receives, k.s.maxRequest())
 	}
 	return err

@@ -159,6 +159,7 @@ type Server struct {
 	closed  bool
 	store   *store.Store
 	clients map[uint64]*client
+	slow    slow
 	scratch scratch
 	spares  spares
 	crew    crew
@@ -225,7 +226,7 @@ func newServer(ctx context.Context, addr net.Addr, cfg Config) (*Server, error) 
 // bare returns a server without device, memory and store.
 func bare(addr net.Addr, cfg Config) *Server {
 	s := &Server{
-		cfg: cfg, addr: addr, links: newQueue(addr), streams: newQueue(addr), begun: time.Now(), clients: map[uint64]*client{}, places: map[[16]byte]int{},
+		cfg: cfg, addr: addr, links: newQueue(addr), streams: newQueue(addr), begun: time.Now(), clients: map[uint64]*client{}, places: map[[16]byte]int{}, slow: slow{},
 	}
 	s.queues.make = s.makeQueue
 	s.tables = tables{register: s.registerTable, all: map[*byte]memory{}}
