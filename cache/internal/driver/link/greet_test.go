@@ -193,6 +193,22 @@ func TestWaitingClientsAreHeard(t *testing.T) {
 	}
 }
 
+// A client that requires what the server does not have learns that, and so does the server.
+func TestGreetingOfClientsThatRequireMore(t *testing.T) {
+	near, far := net.Pipe()
+	defer near.Close()
+	defer far.Close()
+	const feature = greet.Features(1 << 31)
+	refused := make(chan error, 1)
+	go func() {
+		_, _, err := Greeted(t.Context(), far, func(string) []byte { return key }, atOnce)
+		refused <- err
+	}()
+	_, err := Greet(t.Context(), near, greet.Hello{Transport: greet.TCP, Required: feature}, key, nil)
+	require.Equal(t, &greet.VersionError{Ours: greet.Version, Theirs: greet.Version, Missing: feature, Peer: true}, err)
+	require.Equal(t, &greet.VersionError{Ours: greet.Version, Theirs: greet.Version, Missing: feature}, <-refused)
+}
+
 // A peer that stops in the middle is given up, wherever that is, and whichever side it is; a context
 // that ends is no less.
 func TestGreetingThatStops(t *testing.T) {
