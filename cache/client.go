@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -43,10 +44,11 @@ type Config struct {
 	Tenant string
 	Key    []byte
 	// RequireRDMA makes the client refuse a server that it can reach only by TCP. By
-	// default, where there is no RDMA, it connects by TCP, says so (Stats, Logger) and
-	// makes everything a call. It tries a better way every RetryRDMA, by default 30
-	// seconds, and changes over without an error when it can, unless an operation begun
-	// before takes longer than ten seconds.
+	// default, where there is no RDMA or the server says to wait for it, it connects by TCP,
+	// says so (Stats, Logger) and makes everything a call. It tries a better way every
+	// RetryRDMA, by default 30 seconds, or as soon as the server allows it, and changes over
+	// without an error when it can, unless an operation begun before takes longer than ten
+	// seconds.
 	RequireRDMA bool
 	RetryRDMA   time.Duration
 	// MapBytes is how much memory this client's map may take. 0 means that the server
@@ -111,6 +113,7 @@ type Config struct {
 // Client is a client of one server. It is safe for any number of goroutines.
 type Client struct {
 	address string
+	id      [16]byte // random
 	cfg     Config
 	ctx     context.Context // ends with Close
 	stop    context.CancelFunc
@@ -163,6 +166,9 @@ func newClient(address string, cfg Config) (*Client, error) {
 	if cfg.RetryRDMA == 0 {
 		cfg.RetryRDMA = 30 * time.Second
 	}
+	if len(address) > greet.MaxServer {
+		return nil, fmt.Errorf("cache: dial %.100s...: %w: an address has %d bytes at most", address, verbs.ErrAttributes, greet.MaxServer)
+	}
 	if len(cfg.Tenant) > greet.MaxName || len(cfg.Key) > 0 && len(cfg.Key) < greet.MinKey {
 		return nil, fmt.Errorf("cache: dial %s: %w: a tenant's name has %d bytes at most, its key %d at least",
 			address, verbs.ErrAttributes, greet.MaxName, greet.MinKey)
@@ -178,6 +184,7 @@ func newClient(address string, cfg Config) (*Client, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	c := &Client{address: address, cfg: cfg, keeping: make(chan struct{}), changed: make(chan struct{})}
+	_, _ = rand.Read(c.id[:]) // never fails
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	return c, nil
 }
@@ -225,7 +232,11 @@ func (c *Client) keep(s *session) {
 			c.set(s, nil)
 		}
 		var retry <-chan time.Time
-		if s.hopes() {
+		switch {
+		case s.waits: // in the queue now, while all goes by s
+			s.waits = false
+			retry = time.After(0)
+		case s.hopes():
 			retry = time.After(c.cfg.RetryRDMA)
 		}
 		select {
@@ -263,7 +274,10 @@ func (c *Client) again() *session {
 		limit := time.AfterFunc(attempt, cancel)
 		s, err := c.connect(ctx, c.ways(), func() { limit.Reset(attempt) })
 		limit.Stop()
-		if err != nil && ctx.Err() != nil {
+		switch w := waited(err); {
+		case w != nil:
+			err = w
+		case err != nil && ctx.Err() != nil:
 			err = errNoAnswer // and not the caller's deadline
 		}
 		if cancel(); err == nil {

@@ -22,11 +22,9 @@ import (
 // A client that READs by queue pairs of its own since it could not READ through the server's target does so
 // through the target when it can, and no request is lost on the way, of whatever kind.
 func TestBackToTheInitiator(t *testing.T) {
-	s := serve(t, server.Config{
-		Lease: quiet, DC: server.DCConfig{Responders: 4},
-	})
+	cfg := server.Config{Lease: quiet, DC: server.DCConfig{Responders: 4}}
 	var there atomic.Bool
-	address := other(t, s, func(target *wire.Target) {
+	s, address := other(t, cfg, func(target *wire.Target) {
 		if !there.Load() {
 			target.Key++ // no target has that key
 		}

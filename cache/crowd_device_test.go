@@ -90,7 +90,7 @@ func TestClientsConnectInTurn(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		_, err = link.Greet(within(t), conn, greet.RDMA, "", nil, alive)
+		_, err = link.Greet(within(t), conn, greet.Hello{Transport: greet.RDMA}, nil, alive)
 		return conn, err
 	}
 	told := make(chan struct{}, 1)

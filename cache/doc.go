@@ -73,7 +73,8 @@
 //   - While the server's process hangs, hits go on, and everything else waits. While the server's
 //     host is unreachable no operation succeeds: a key has one server, and no replica.
 //   - A client that hangs delays the reuse of memory for one lease at most (five seconds by
-//     default); then the server cuts it off. Changes that find too little memory meanwhile wait
+//     default); then the server cuts it off, and from the second time on lets it READ again
+//     only after a pause. Changes that find too little memory meanwhile wait
 //     a moment and are then refused with [ErrNoMemory].
 //
 // The guarantees hold in a [Cluster] for clients with the same list of servers, for each key by

@@ -31,8 +31,8 @@ var (
 	ErrUnknown = errors.New("outcome unknown")
 	// ErrUnavailable: there is no connection to the server. Nothing was changed.
 	ErrUnavailable = errors.New("server unavailable")
-	// ErrDenied: the server and this client do not agree on a tenant's key, or the tenant
-	// has as many clients as it may have.
+	// ErrDenied: the server and this client do not agree on a tenant's key, the tenant has as
+	// many clients as it may have, or the server is not the one that this client has named.
 	ErrDenied = errors.New("denied")
 	// ErrShort: the value is longer than the room for it.
 	ErrShort = errors.New("value longer than the buffer")

@@ -35,7 +35,7 @@ func strand(t *testing.T, s *server.Server) *stranded {
 	require.NoError(t, err)
 	r.conn = conn
 	t.Cleanup(func() { _ = conn.Close() })
-	_, err = link.Greet(within(t), conn, greet.DC, "", nil, nil)
+	_, err = link.Greet(within(t), conn, greet.Hello{Transport: greet.DC}, nil, nil)
 	require.NoError(t, err)
 	b, err := link.NewStream(t.Context(), conn, 0).Next(within(t))
 	require.NoError(t, err)

@@ -43,7 +43,7 @@ func connectAs(t *testing.T, address string, frames int, tenant string, key []by
 	cfg := link.Config(verbs.LinkConfig{Dialer: near(t, cache.Config{}).Dialer}, frames)
 	var seal greet.Seal
 	cfg.Greet = func(ctx context.Context, conn net.Conn) (err error) {
-		seal, err = link.Greet(ctx, conn, greet.RDMA, tenant, key, nil)
+		seal, err = link.Greet(ctx, conn, greet.Hello{Transport: greet.RDMA, Tenant: tenant}, key, nil)
 		return err
 	}
 	cfg.Setup = func(l *verbs.Link) (offer verbs.Offer, err error) {

@@ -33,7 +33,8 @@ type session struct {
 	regions []verbs.Region // of records
 	conn    link.Conn
 	by      Transport
-	alive   func()          // is called while the server lets others connect
+	alive   func()          // is called when the server says to wait
+	waits   bool            // the server said to wait, by this way or, once there is a session, by a better one
 	greeted bool            // the server has admitted this client
 	seal    greet.Seal      // of this greeting
 	instead error           // why there is TCP instead of RDMA

@@ -119,7 +119,7 @@ func TestSimulatedCache(t *testing.T) {
 
 	conn, err := net.Dial("tcp", s.Addr().String())
 	require.NoError(t, err)
-	_, err = link.Greet(ctx, conn, greet.DC, "", nil, nil)
+	_, err = link.Greet(ctx, conn, greet.Hello{Transport: greet.DC}, nil, nil)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return s.Stats().Clients == 2 }, stuck, time.Millisecond)
 	require.NoError(t, conn.Close()) // which says nothing

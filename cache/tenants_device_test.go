@@ -30,11 +30,11 @@ var (
 )
 
 // tenants starts servers of two tenants at one address of the far end.
-func tenants(t *testing.T) *server.Tenants {
+func tenants(t *testing.T, names ...string) *server.Tenants {
 	t.Helper()
 	lab.NoLeftovers(t)
 	ends := lab.Require(t, 2)
-	cfg := server.Config{Memory: 2 << 20, Lease: quiet}
+	cfg := server.Config{Memory: 2 << 20, Lease: quiet, Names: names}
 	all, err := server.ListenTenants(context.Background(), netip.AddrPortFrom(ends[1].Addr, 0).String(), []server.Tenant{
 		{Name: "red", Key: redKey, Config: cfg}, {Name: "blue", Key: blueKey, Config: cfg},
 	}, nil)
@@ -212,7 +212,7 @@ func TestStrangersAtTheDoor(t *testing.T) {
 			c.Close()
 		}
 	})
-	hello := greet.NewClient(greet.RDMA, "red", nil).Hello()
+	hello := greet.NewClient(greet.Hello{Transport: greet.RDMA, Tenant: "red"}, nil).Hello()
 	for i, say := range [][]byte{nil, hello[:50], hello, append(hello, make([]byte, 32)...), []byte("GET / HTTP/1.1\r\n\r\n"), make([]byte, 4096)} {
 		for range 20 {
 			c, err := d.DialContext(ctx, "tcp", at)
@@ -238,7 +238,7 @@ func TestStrangersAtTheDoor(t *testing.T) {
 			if !errors.As(err, &late) || !late.Timeout() {
 				closed.Add(1)
 			}
-			if n > greet.ChallengeSize+greet.VerdictSize {
+			if n > greet.MaxMessage {
 				t.Error("was told ", n, " bytes")
 			}
 		})
@@ -256,7 +256,7 @@ func TestManyAtTheDoor(t *testing.T) {
 		greetings.Go(func() {
 			c, err := d.DialContext(within(t), "tcp", all.Addr().String())
 			if err == nil {
-				_, err = link.Greet(within(t), c, greet.TCP, "red", redKey, nil)
+				_, err = link.Greet(within(t), c, greet.Hello{Transport: greet.TCP, Tenant: "red"}, redKey, nil)
 				err = errors.Join(err, c.Close())
 			}
 			if err != nil {

@@ -18,13 +18,12 @@ import (
 func TestTargetIsSealed(t *testing.T) {
 	key := []byte("a key of sixteen")
 	greeted := func() (client, server greet.Seal) {
-		c := greet.NewClient(greet.DC, "tenant", key)
+		c := greet.NewClient(greet.Hello{Transport: greet.DC, Tenant: "tenant"}, key)
 		s := greet.NewServer(c.Hello(), key)
 		proof, err := c.Challenged(s.Challenge())
 		require.NoError(t, err)
-		verdict, err := s.Proved(proof, true)
-		require.NoError(t, err)
-		require.NoError(t, c.Judged(verdict))
+		require.NoError(t, s.Proved(proof))
+		require.NoError(t, c.Judged(s.Last(nil)))
 		return c.Seal(), s.Seal()
 	}
 	mine, theirs := greeted()

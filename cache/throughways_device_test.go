@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/cache/server"
@@ -96,11 +97,13 @@ func TestHitsThroughAnInitiatorDoNotAllocate(t *testing.T) {
 	require.Zero(t, c.Stats().Blocked)
 }
 
-// other passes a server's connections on, and changes what it says of its target.
-func other(t *testing.T, s *server.Server, change func(*wire.Target)) string {
+// other makes a server, and a relay of its connections that changes what the server says of its target.
+func other(t *testing.T, cfg server.Config, change func(*wire.Target)) (s *server.Server, relay string) {
 	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort(lab.Require(t, 2)[1].Addr.String(), "0"))
 	require.NoError(t, err)
+	cfg.Names = []string{l.Addr().String()}
+	s = serve(t, cfg)
 	done := make(chan struct{})
 	t.Cleanup(func() {
 		_ = l.Close()
@@ -116,7 +119,7 @@ func other(t *testing.T, s *server.Server, change func(*wire.Target)) string {
 			go pass(c, s.Addr().String(), change)
 		}
 	}()
-	return l.Addr().String()
+	return s, l.Addr().String()
 }
 
 func pass(client net.Conn, address string, change func(*wire.Target)) {
@@ -126,18 +129,17 @@ func pass(client net.Conn, address string, change func(*wire.Target)) {
 		return
 	}
 	defer server.Close()
-	var hello [greet.HelloSize]byte
-	if _, err = io.ReadFull(client, hello[:]); err != nil {
+	hello, err := link.Message(client)
+	if err != nil {
 		return
 	}
-	_, _ = server.Write(hello[:])
+	_, _ = server.Write(hello)
 	go func() {
 		_, _ = io.Copy(server, client)
 		_ = server.Close()
 	}()
-	if h, err := greet.ReadHello(hello[:]); err == nil && h.Transport == greet.DC {
-		var answer [greet.AnswerSize]byte
-		_, err := io.ReadFull(server, answer[:])
+	if h, err := greet.ReadHello(hello); err == nil && h.Transport == greet.DC {
+		answer, err := link.Message(server)
 		said := make([]byte, wire.HeaderSize)
 		if err == nil {
 			_, err = io.ReadFull(server, said)
@@ -152,7 +154,7 @@ func pass(client net.Conn, address string, change func(*wire.Target)) {
 			change(&target)
 			said = wire.AppendTarget(nil, &target)
 		}
-		_, _ = client.Write(append(answer[:], said...))
+		_, _ = client.Write(append(answer, said...))
 	}
 	_, _ = io.Copy(client, server)
 }
@@ -160,11 +162,10 @@ func pass(client net.Conn, address string, change func(*wire.Target)) {
 // A client that cannot READ through the target connects without: by RDMA, or else by TCP, unless that is
 // refused. It says why.
 func TestAnotherWayThanTheInitiator(t *testing.T) {
-	s := serve(t, byDC)
+	s, wrong := other(t, byDC, func(target *wire.Target) { target.Key++ }) // no target has that key
 	i, ctx := initiatorAs(t, dc.InitiatorConfig{Contexts: 2, ConnectTimeout: 300 * time.Millisecond}), within(t)
 	closed := initiator(t, 1)
 	require.NoError(t, closed.Close())
-	wrong := other(t, s, func(target *wire.Target) { target.Key++ }) // no target has that key
 	for name, c := range map[string]struct {
 		address string
 		cfg     cache.Config

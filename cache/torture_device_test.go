@@ -104,7 +104,7 @@ func TestWritersReadersEvictorsThroughInitiators(t *testing.T) {
 				continue
 			}
 			stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-			if _, err = link.Greet(ctx, conn, greet.DC, "", nil, nil); err == nil && n%2 == 0 {
+			if _, err = link.Greet(ctx, conn, greet.Hello{Transport: greet.DC}, nil, nil); err == nil && n%2 == 0 {
 				_, _ = io.CopyN(io.Discard, conn, 1<<20) // it hears, and says nothing
 			}
 			stop()

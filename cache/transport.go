@@ -12,6 +12,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/dc"
+	"github.com/goverbs/goverbs/internal/operr"
 )
 
 // Transport is how a client is connected.
@@ -41,49 +42,65 @@ func (c *Client) ways() []Transport {
 	return w
 }
 
-// connect makes a session, by the first of these ways that there is to a server that admits this client. alive is
-// called when the server says that others connect first: that does not count as time of the attempt.
+// connect makes a session, by the first of these ways that there is to a server that admits this client. A client
+// that is told to wait goes the next way meanwhile; if there is none it waits. alive is called when the server says
+// so: that does not count as time of the attempt.
 func (c *Client) connect(ctx context.Context, ways []Transport, alive func()) (*session, error) {
 	var instead error
 	for i, by := range ways {
+		last := i == len(ways)-1
 		connect := c.connectShare
-		if i == len(ways)-1 {
+		if last {
 			connect = c.connectBy
 		}
 		s, greeted, err := connect(ctx, by, alive)
 		if err == nil {
 			s.instead = instead
+			s.waits = waited(instead) != nil
 			c.tellInstead(s)
 			return s, nil
 		}
 		instead = errors.Join(instead, err)
-		if !greeted || ctx.Err() != nil || c.ctx.Err() != nil {
+		if !greeted && (last || waited(err) == nil) || ctx.Err() != nil || c.ctx.Err() != nil {
 			break
 		}
 	}
 	return nil, instead
 }
 
-// connectShare is connectBy, in a part of the time left.
-func (c *Client) connectShare(ctx context.Context, by Transport, alive func()) (*session, bool, error) {
-	share := func() time.Duration {
-		if end, ok := ctx.Deadline(); ok {
-			return min(rdmaShare, time.Until(end)*2/3)
-		}
-		return rdmaShare
+// connectShare is connectBy, in a part of the time left, and does not wait if the server says so.
+func (c *Client) connectShare(ctx context.Context, by Transport, _ func()) (*session, bool, error) {
+	share, begun := rdmaShare, time.Now()
+	if end, ok := ctx.Deadline(); ok {
+		share = min(share, time.Until(end)*2/3)
 	}
-	first, cancel := context.WithCancel(ctx)
+	first, cancel := context.WithTimeout(ctx, share)
 	defer cancel()
-	limit := time.AfterFunc(share(), cancel)
-	defer limit.Stop()
-	s, greeted, err := c.connectBy(first, by, func() {
-		limit.Reset(share())
-		alive()
-	})
+	s, greeted, err := c.connectBy(first, by, cancel)
 	if err != nil && first.Err() != nil && ctx.Err() == nil {
-		err = fmt.Errorf("no %s connection within %v", by, rdmaShare)
+		if w := waited(err); w != nil {
+			err = w
+		} else {
+			err = fmt.Errorf("no %s connection within %v", by, time.Since(begun).Round(time.Millisecond))
+		}
 	}
 	return s, greeted, err
+}
+
+// waitError is the error of an attempt that ended while the server said to wait.
+type waitError struct {
+	by     Transport
+	waited time.Duration
+}
+
+func (e *waitError) Error() string {
+	return fmt.Sprintf("no %s connection within %v: the server said to wait", e.by, e.waited.Round(time.Millisecond))
+}
+
+// waited returns the waitError that err contains, or nil.
+func waited(err error) (w *waitError) {
+	errors.As(err, &w)
+	return w
 }
 
 // tellInstead logs that a session is not by the best way.
@@ -91,6 +108,8 @@ func (c *Client) tellInstead(s *session) {
 	log := c.cfg.Logger.With("server", c.address, "error", s.instead)
 	switch {
 	case s.instead == nil:
+	case s.waits:
+		log.Info("cache: the server said to wait", "transport", s.by)
 	case s.by == TCP:
 		log.Warn("cache: there is no RDMA: hits are calls by TCP")
 	case errors.Is(s.instead, errNoTarget):
@@ -102,13 +121,20 @@ func (c *Client) tellInstead(s *session) {
 
 // greet authenticates this client and the server to each other.
 func (s *session) greet(ctx context.Context, conn net.Conn, t greet.Transport) error {
-	seal, err := link.Greet(ctx, conn, t, s.c.cfg.Tenant, s.c.cfg.Key, s.alive)
+	h := greet.Hello{Transport: t, Tenant: s.c.cfg.Tenant, Server: s.c.address, Client: s.c.id}
+	seal, err := link.Greet(ctx, conn, h, s.c.cfg.Key, func() { s.waits = true; s.alive() })
 	for _, why := range []error{greet.ErrDenied, greet.ErrKeyWanted, greet.ErrStranger, greet.ErrFull} {
 		if errors.Is(err, why) {
 			return fmt.Errorf("%w: %w", ErrDenied, err)
 		}
 	}
-	s.greeted, s.seal = err == nil, seal
+	if _, other := errors.AsType[*greet.OtherError](err); other {
+		return fmt.Errorf("%w: %w", ErrDenied, err)
+	}
+	if err != nil && s.waits {
+		err = fmt.Errorf("%w: %w", &waitError{s.by, time.Since(s.begun)}, err)
+	}
+	s.greeted, s.seal, s.waits = err == nil, seal, false
 	return err
 }
 
@@ -120,7 +146,7 @@ func (s *session) dialTCP(ctx context.Context) error {
 	}
 	conn, err := d.DialContext(ctx, "tcp", s.c.address)
 	if err != nil {
-		return err
+		return operr.Dial(s.c.address, err)
 	}
 	by := greet.TCP
 	if s.by == DC {

@@ -112,7 +112,7 @@ func greeted(t *testing.T, at string) net.Conn {
 	c, err := tcpOnly().Dial("tcp", at)
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
-	_, err = link.Greet(within(t), c, greet.TCP, "", nil, nil)
+	_, err = link.Greet(within(t), c, greet.Hello{Transport: greet.TCP}, nil, nil)
 	require.NoError(t, err)
 	return c
 }

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/cache/internal/driver/link"
+	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/mirror"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/dc"
@@ -31,6 +34,82 @@ func TestNoAttemptByRDMAAfterTCP(t *testing.T) {
 	require.NoError(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(50*time.Millisecond)))
 	_, err = l.Accept()
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "nobody has come")
+}
+
+// reluctant is a server that admits clients by TCP, and tells all others to wait until it closes. come has
+// the transport of each greeting.
+func reluctant(t *testing.T) (address string, come chan greet.Transport) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	come = make(chan greet.Transport, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	t.Cleanup(func() {
+		cancel()
+		l.Close()
+		all.Wait()
+	})
+	serve := func(conn net.Conn) {
+		defer conn.Close()
+		h, _, err := link.Greeted(ctx, conn, func(string) []byte { return nil }, func(h *greet.Hello, w *link.Waiter) error {
+			if come <- h.Transport; h.Transport == greet.TCP {
+				return nil
+			}
+			return w.Attend(ctx, func(ctx context.Context) error {
+				for ctx.Err() == nil {
+					if err := w.Wait(); err != nil {
+						return err
+					}
+					time.Sleep(time.Millisecond)
+				}
+				return ctx.Err()
+			})
+		})
+		if err == nil && h.Transport == greet.TCP {
+			_, _ = conn.Write(wire.AppendMap(nil, &wire.Map{Epoch: 1}))
+			_, _ = conn.Read(make([]byte, 1<<16))
+		}
+	}
+	all.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { serve(conn) })
+		}
+	})
+	return l.Addr().String(), come
+}
+
+// A client that is told to wait for RDMA uses TCP at once, says so, and waits for RDMA meanwhile.
+func TestClientsWaitByTCP(t *testing.T) {
+	address, come := reluctant(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c, err := Dial(ctx, address, Config{RetryRDMA: time.Hour})
+	require.NoError(t, err)
+	require.Equal(t, TCP, c.Stats().Transport)
+	require.Contains(t, c.Stats().Instead, "the server said to wait")
+	for _, by := range []greet.Transport{greet.RDMA, greet.TCP, greet.RDMA} {
+		require.Equal(t, by, <-come)
+	}
+	require.NoError(t, c.Close())
+}
+
+// Without TCP it waits as long as its context allows, and the error says why, and for how long.
+func TestClientsWaitForRDMA(t *testing.T) {
+	address, _ := reluctant(t)
+	const long = 50 * time.Millisecond
+	ctx, cancel := context.WithTimeout(t.Context(), long)
+	defer cancel()
+	_, err := Dial(ctx, address, Config{RequireRDMA: true})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	w := waited(err)
+	require.NotNil(t, w, err)
+	require.Equal(t, RDMA, w.by)
+	require.Contains(t, err.Error(), "no RDMA connection within "+w.waited.Round(time.Millisecond).String()+": the server said to wait")
 }
 
 // A session that is replaced ends no call that it has taken on, and takes on none when it has

@@ -12,14 +12,14 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/greet"
 )
 
-// admitted is the connection of an admitted client. It has a place until it closes, which also ends
-// its turn to connect.
+// admitted is the connection of a client that has proved its key. It has a place among the tenant's
+// clients, also while it waits for its turn to connect; both end when the connection closes.
 type admitted struct {
 	net.Conn
 	by       greet.Transport
 	seal     greet.Seal
-	connects *turn // nil: it needs none
-	leave    func()
+	connects *turn  // nil: it needs none
+	leave    func() // gives back its place; nil: it has none
 }
 
 // SyscallConn implements [syscall.Conn].
@@ -32,43 +32,47 @@ func (a *admitted) SyscallConn() (syscall.RawConn, error) {
 
 func (a *admitted) Close() error {
 	err := a.Conn.Close()
-	a.leave()
+	a.connects.over()
+	if a.leave != nil {
+		a.leave()
+	}
 	return err
 }
 
-// room reports whether there is room for another client.
-func (s *Server) room() bool {
+// maxConns is how many connections a client may have: one, one that replaces it, and one that has failed
+// and is not known to have.
+const maxConns = 3
+
+// reserve gives a connection a place among the clients, or returns [greet.ErrFull]: see MaxClients of
+// [Config]. Connections of one client share a place.
+func (s *Server) reserve(c *admitted, id [16]byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.cfg.MaxClients == 0 || s.places < s.cfg.MaxClients
-}
-
-// admit admits a client, and reports whether it did. Otherwise the connection is still the caller's.
-// The seal is of the client's greeting. The client's turn to connect ends when it has connected; nil
-// means that it needs none.
-func (s *Server) admit(conn net.Conn, t greet.Transport, seal greet.Seal, connects *turn) bool {
-	s.mu.Lock()
-	if s.closed || s.cfg.MaxClients > 0 && s.places >= s.cfg.MaxClients {
-		s.mu.Unlock()
-		return false
+	n, limited := s.places[id], s.cfg.MaxClients > 0 && len(s.cfg.Key) > 0
+	switch {
+	case s.closed:
+		return ErrClosed
+	case limited && (n == 0 && len(s.places) >= s.cfg.MaxClients || n >= maxConns):
+		return greet.ErrFull
 	}
-	s.places++
-	s.mu.Unlock()
-	leave := sync.OnceFunc(func() {
-		connects.over()
+	s.places[id]++
+	c.leave = sync.OnceFunc(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.places--
+		if s.places[id]--; s.places[id] == 0 {
+			delete(s.places, id)
+		}
 	})
-	to := s.links
-	if t != greet.RDMA {
-		to = s.streams
+	return nil
+}
+
+// admit admits a client with a place, and reports whether it did. Otherwise the connection is still the
+// caller's.
+func (s *Server) admit(c *admitted) bool {
+	if c.by == greet.RDMA {
+		return s.links.put(c)
 	}
-	if !to.put(&admitted{conn, t, seal, connects, leave}) {
-		leave()
-		return false
-	}
-	return true
+	return s.streams.put(c)
 }
 
 // serveStreams serves the clients that connect by TCP, until ctx ends.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/netip"
 	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
@@ -24,8 +25,9 @@ var errLate = errors.New("it has not said within the lease that it is done with 
 // client is a connected client. The server's mu guards it.
 type client struct {
 	cut     context.CancelCauseFunc
-	next    uint64 // delta
-	pos     uint64 // of the snapshot
+	from    netip.Prefix // see pending.Source
+	next    uint64       // delta
+	pos     uint64       // of the snapshot
 	snap    bool
 	reads   bool      // READs, and has the map; otherwise all that it wants is a call
 	begun   bool      // a client that has no map was sent the beginning of one
@@ -250,6 +252,7 @@ func (s *Server) tick() {
 		for _, id := range late {
 			s.cutLate(id)
 		}
+		s.slow.forget(begun, s.cfg.Lease)
 		s.fenceNow()
 		s.announce()
 		s.beat(begun, every)

@@ -46,7 +46,7 @@ func newDoor(ctx context.Context, address string, log *slog.Logger) (*door, erro
 	if err != nil {
 		return nil, err
 	}
-	d := &door{listener: l.(*net.TCPListener), log: log, stranger: make([]byte, greet.MinKey), tenants: map[string]tenant{}, pending: pending.New(), turns: newTurns()}
+	d := &door{listener: l.(*net.TCPListener), log: log, stranger: make([]byte, greet.MinKey), tenants: map[string]tenant{}, pending: pending.New(), turns: newTurns(atOnce())}
 	_, _ = rand.Read(d.stranger) // never fails
 	d.refusing.Go(d.refuse)
 	return d, nil
@@ -93,34 +93,51 @@ func (d *door) serve(ctx context.Context) error {
 }
 
 func (d *door) greet(ctx context.Context, conn net.Conn) {
-	var whose *Server  // to which the key belongs
-	var connects *turn // by RDMA
+	var whose *Server // to which the key belongs
+	c := &admitted{Conn: conn}
 	leave := d.pending.Admit(conn.RemoteAddr(), func() { _ = conn.Close() })
 	h, seal, err := link.Greeted(ctx, conn, func(name string) (key []byte) {
 		key, whose = d.keyOf(name)
 		return key
-	}, d.room, func(by greet.Transport, wait func() error) (err error) {
-		if err = leave(); err == nil && by == greet.RDMA {
-			connects, err = d.turns.take(ctx, wait)
+	}, func(h *greet.Hello, w *link.Waiter) error {
+		if err := leave(); err != nil {
+			return err
 		}
-		return err
+		return d.let(ctx, c, whose, h, w)
 	})
 	if crowded := leave(); crowded != nil {
 		err = crowded
 	}
+	c.by, c.seal = h.Transport, seal
 	d.mu.Lock()
 	to := d.tenants[h.Tenant].server // another one, or nil, if the tenant was revoked meanwhile
 	d.mu.Unlock()
-	if err == nil && (to == nil || to != whose || !to.admit(conn, h.Transport, seal, connects)) {
+	if err == nil && (to == nil || to != whose || !to.admit(c)) {
 		err = ErrClosed
 	}
 	if err != nil {
-		connects.over()
-		_ = conn.Close()
+		_ = c.Close()
 		if ctx.Err() == nil {
 			d.log.Info("cache: client was not let in", "address", conn.RemoteAddr().String(), "tenant", h.Tenant, "error", err)
 		}
 	}
+}
+
+// let gives a client that means this server a place, and a turn to connect if it needs one.
+func (d *door) let(ctx context.Context, c *admitted, s *Server, h *greet.Hello, w waiter) error {
+	err := h.Check(s.cfg.Names, link.AddrPort(c.LocalAddr()))
+	if err == nil {
+		err = s.reserve(c, h.Client)
+	}
+	if err == nil && h.Transport != greet.TCP {
+		ready, free := s.mayREAD(c.RemoteAddr())
+		defer free()
+		err = await(ctx, ready, w)
+	}
+	if err == nil && h.Transport == greet.RDMA {
+		c.connects, err = d.turns.take(ctx, h.Tenant, w)
+	}
+	return err
 }
 
 func (d *door) keyOf(name string) ([]byte, *Server) {
@@ -130,13 +147,6 @@ func (d *door) keyOf(name string) ([]byte, *Server) {
 		return t.key, t.server
 	}
 	return d.stranger, nil
-}
-
-func (d *door) room(name string) bool {
-	d.mu.Lock()
-	s := d.tenants[name].server
-	d.mu.Unlock()
-	return s != nil && s.room()
 }
 
 // set admits a tenant's clients from now on.

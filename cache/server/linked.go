@@ -73,7 +73,7 @@ func (k *linked) connect(serving context.Context) (err error) {
 	}
 	if err != nil {
 		k.cut(nil)
-		return k.close(err)
+		return k.close(serving, err)
 	}
 	k.conn.connects.over()
 	s.connected(k.ctx, k.conns, k.c)
@@ -90,6 +90,7 @@ func (k *linked) join() error {
 		k.s.mu.Lock()
 		k.c.beats, k.c.answered = hello.Beats, true
 		k.s.mu.Unlock()
+		k.s.comesFrom(k.c, k.conn)
 		k.conns, err = k.s.windows.Messages(k.link, hello, receives, k.s.maxRequest())
 	}
 	return err
@@ -132,22 +133,38 @@ func (k *linked) end(serving context.Context) {
 	if serving.Err() != nil { // the client has not hung up: it is to receive the last replies
 		k.conns.Settle(lastWords)
 	}
-	err := k.close(context.Cause(k.ctx))
+	err := k.close(serving, context.Cause(k.ctx))
 	if serving.Err() == nil && err != nil && !hungUp(err) {
 		k.s.ended(k.conn.RemoteAddr(), err)
 	}
 	k.gone()
 }
 
-// close frees what there is of it. The client is forgotten after its queue pairs are closed: what it
+// close frees what there is of it. The client is forgotten after its queue pairs are destroyed: what it
 // could READ is quarantined until then.
-func (k *linked) close(cause error) error {
-	err := errors.Join(cause, k.link.Close())
-	if k.c != nil {
+func (k *linked) close(serving context.Context, cause error) error {
+	err := k.destroy(serving)
+	if k.c != nil && err == nil {
 		k.s.detach(k.id)
 	}
 	k.s.queues.give(k.messages)
-	return err
+	return errors.Join(cause, err)
+}
+
+// destroy closes the link, and tries again each lease until that succeeds or the server ends.
+func (k *linked) destroy(serving context.Context) error {
+	for {
+		err := k.link.Close()
+		if err == nil {
+			return nil
+		}
+		k.s.cfg.Logger.Error("cache: a client may go on to READ: close link", "error", err)
+		select {
+		case <-time.After(k.s.cfg.Lease):
+		case <-serving.Done():
+			return err
+		}
+	}
 }
 
 // inbox runs take on a worker while messages arrive. What arrives before open waits for it.

@@ -1,12 +1,17 @@
 package server
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // What arrives is taken, by one goroutine at a time, none of which is there when nothing does; not
@@ -50,6 +55,47 @@ func TestInbox(t *testing.T) {
 	b.close()
 	b.open()
 	b.close()
+}
+
+// closer is what may fail to close.
+type closer func() error
+
+func (c closer) Close() error { return c() }
+
+// What a client could READ leaves quarantine when its queue pairs are destroyed, and not when that fails: then
+// it is tried again.
+func TestQuarantineUntilQueuePairsAreDestroyed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := tablesRig(t, func(int) error { return nil })
+		defer s.Close()
+		busy, tries := errors.New("busy"), 0
+		comes := func() *linked {
+			k := &linked{s: s, link: &verbs.Link{}, messages: &sharedQueue{}}
+			k.id, k.c = s.attach(func(error) {}, true)
+			s.put(t, 1)
+			s.put(t, 1)
+			require.Positive(t, s.Stats().Quarantine)
+			return k
+		}
+		k := comes()
+		require.NoError(t, k.link.Own(closer(func() error {
+			require.Positive(t, s.Stats().Quarantine)
+			if tries++; tries < 3 {
+				return busy
+			}
+			return nil
+		})))
+		require.NoError(t, k.close(t.Context(), nil))
+		require.Equal(t, 3, tries)
+		require.Zero(t, s.Stats().Quarantine)
+
+		k = comes()
+		require.NoError(t, k.link.Own(closer(func() error { return busy })))
+		serving, stop := context.WithTimeout(t.Context(), time.Hour)
+		defer stop()
+		require.ErrorIs(t, k.close(serving, nil), busy)
+		require.Positive(t, s.Stats().Quarantine)
+	})
 }
 
 // close waits for the worker that takes what came, which may be for as long as that lasts.

@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/advice"
 	"github.com/goverbs/goverbs/cache/internal/arena"
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
+	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/store"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
@@ -48,8 +50,15 @@ type Config struct {
 	// Key has at least 16 bytes. Clients have to prove that they have it. Without a key
 	// any client is admitted.
 	Key []byte
-	// MaxClients is how many clients may be connected; 0 means any number. It applies
-	// only if there is a key: without one any client could use up all places.
+	// Names are the server's addresses as its clients write them, such as "cache1:7481",
+	// beside the IP address. A client that has written another one is refused, so that none
+	// reads and writes here what belongs to another server, to which the name may lead by
+	// mistake. Without names a client is refused if it has connected to another address
+	// than the one at which its connection arrives, as through a relay.
+	Names []string
+	// MaxClients is how many clients may be connected, or wait to connect by RDMA; 0 means
+	// any number. It applies only if there is a key: without one any client could use up
+	// all places.
 	MaxClients int
 	// DC lets clients without a queue pair here READ, through a dynamically connected
 	// target ([github.com/goverbs/goverbs/cache.Config]'s DC).
@@ -75,6 +84,8 @@ func (c Config) Check() error {
 		return fmt.Errorf("cache: values of %d bytes: from 0 to %d", c.MaxValue, wire.MaxValue)
 	case c.longest() > c.Memory/memoryUnit*memoryUnit:
 		return fmt.Errorf("cache: values of %d bytes: memory of %d has no room for one", c.MaxValue, c.Memory)
+	case slices.ContainsFunc(c.Names, func(n string) bool { return n == "" || len(n) > greet.MaxServer }):
+		return fmt.Errorf("cache: names of the server: each has 1 to %d bytes", greet.MaxServer)
 	case c.Lease < 10*time.Millisecond:
 		return fmt.Errorf("cache: lease of %v: shorter than 10 ms", c.Lease)
 	}
@@ -135,12 +146,14 @@ type Server struct {
 	closed  bool
 	store   *store.Store
 	clients map[uint64]*client
+	slow    slow
 	scratch scratch
 	spares  spares
 	crew    crew
 	tables  tables
 	advice  advice.Advice
-	places  int           // of clients that were let in
+	// places has the number of connections of each client that was let in.
+	places  map[[16]byte]int
 	last    uint64        // client
 	settled chan struct{} // closed when quarantine has moved on; nil while no goroutine waits
 	flushes []flushing    // that are not over
@@ -201,7 +214,7 @@ func newServer(ctx context.Context, addr net.Addr, cfg Config) (*Server, error) 
 // bare returns a server without device, memory and store.
 func bare(addr net.Addr, cfg Config) *Server {
 	s := &Server{
-		cfg: cfg, addr: addr, links: newQueue(addr), streams: newQueue(addr), begun: time.Now(), clients: map[uint64]*client{},
+		cfg: cfg, addr: addr, links: newQueue(addr), streams: newQueue(addr), begun: time.Now(), clients: map[uint64]*client{}, places: map[[16]byte]int{}, slow: slow{},
 	}
 	s.queues.make = s.makeQueue
 	s.tables = tables{register: s.registerTable, all: map[*byte]memory{}}

@@ -115,6 +115,7 @@ func (s *Server) serveThrough(ctx context.Context, conn *admitted) error {
 	if c == nil {
 		return ErrClosed
 	}
+	s.comesFrom(c, conn)
 	defer s.depart(id)
 	err := s.talk(ctx, link.NewStream(ctx, conn, s.maxRequest()), id, c)
 	if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.Canceled) {
@@ -159,6 +160,9 @@ func (s *Server) depart(id uint64) {
 	if delete(s.clients, id); c == nil || !c.left {
 		s.through.fence.Gone(id)
 	}
+	if c != nil && !c.left {
+		s.punish(c)
+	}
 }
 
 // cutLate cuts off a client that hangs, or has the target replaced for one that is gone. s.mu must be
@@ -172,6 +176,8 @@ func (s *Server) cutLate(id uint64) {
 	}
 	if c == nil || c.through {
 		s.through.fence.Late(id)
+	} else {
+		s.punish(c)
 	}
 }
 

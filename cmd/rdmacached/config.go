@@ -25,6 +25,7 @@ import (
 // config is the configuration file.
 type config struct {
 	Listen    string                  `json:"listen"`
+	Names     []string                `json:"names"`
 	Device    string                  `json:"device"`
 	Memory    size                    `json:"memory"`
 	HugePages huge                    `json:"huge_pages"`
@@ -155,7 +156,7 @@ func (c *config) server(log *slog.Logger) (s server.Config, err error) {
 	}
 	return server.Config{
 		Key: key, MaxClients: c.Clients, DC: c.DC.server(),
-		Device: c.Device, Memory: int(c.Memory), Pages: verbs.PageSize(c.HugePages),
+		Names: c.Names, Device: c.Device, Memory: int(c.Memory), Pages: verbs.PageSize(c.HugePages),
 		MaxValue: int(c.MaxValue), Lease: time.Duration(c.Lease), Snapshot: c.Snapshot, Logger: log,
 	}, err
 }

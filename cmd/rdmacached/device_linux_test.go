@@ -195,7 +195,7 @@ func TestWarmRestart(t *testing.T) {
 }
 
 // Tenants of a daemon are apart, also in its metrics. SIGHUP has the files of keys read again:
-// one that is gone revokes its tenant, and another one brings it back.
+// one that is missing changes nothing, one that says so revokes its tenant, and another key brings it back.
 func TestDaemonWithTenants(t *testing.T) {
 	lab.NoLeftovers(t)
 	ends := lab.Require(t, 2)
@@ -254,6 +254,15 @@ func TestDaemonWithTenants(t *testing.T) {
 
 	require.NoError(t, os.Remove(filepath.Join(dir, "red")))
 	require.NoError(t, os.Remove(filepath.Join(dir, "blue")))
+	for range 2 { // the second is taken when the first is done
+		hup <- syscall.SIGHUP
+	}
+	again, err := dial("red", "the first key of red")
+	require.NoError(t, err)
+	require.NoError(t, again.Close())
+	require.Equal(t, uint64(1), red.Stats().Sessions)
+	write("red", "revoked\n")
+	write("blue", "revoked\n")
 	hup <- syscall.SIGHUP
 	require.Eventually(t, func() bool { return !red.Stats().Connected }, time.Minute, time.Millisecond)
 	_, err = dial("red", "the first key of red")

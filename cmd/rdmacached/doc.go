@@ -8,6 +8,7 @@
 //
 //	{
 //		"listen": "10.77.0.2:7481",
+//		"names": ["cache1:7481"],
 //		"device": "",
 //		"memory": "1GiB",
 //		"huge_pages": "if there are any",
@@ -31,6 +32,10 @@
 //
 // The device is that of the address to listen on.
 //
+//   - "names" are the server's addresses as clients write them in their lists, beside the
+//     IP address. A client that has written another one is refused: its name leads to the
+//     wrong server. Without names, clients are refused that come through a relay or
+//     another translation of the address.
 //   - "max_value" is the longest value, at most 64 MiB. By default a record of header, key
 //     and value has 2 MiB at most, or a quarter of "memory" if that is less.
 //   - "key" is a file. RDMA clients have to prove that they have its content, without
@@ -67,10 +72,11 @@
 //
 // # Signals
 //
-// SIGHUP has the key files read again. A changed key applies to later connections. If the
-// file of a tenant is gone, the tenant is revoked, unless it is the gateway's: its clients
-// are cut off, and its records are gone. If there is a file again, the tenant comes back at
-// the next SIGHUP.
+// SIGHUP has the key files read again. A changed key applies to later connections. If a
+// file is missing or has no key, the tenant keeps its key, and that is logged. If the file
+// has the word "revoked" in place of a key, the tenant is revoked, unless it is the
+// gateway's: its clients are cut off, and its records are gone. With a key in the file the
+// tenant comes back at the next SIGHUP.
 //
 // SIGHUP also has the gateway's files read again, for later connections. An error in them
 // is logged and changes nothing.

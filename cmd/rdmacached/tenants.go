@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"net"
@@ -138,8 +137,11 @@ func (d *service) each(f func(tenant string, s *server.Server)) {
 	}
 }
 
-// rekey reads the tenants' keys again. A tenant without its file is revoked; one that was
-// revoked comes back with another file, and without its records.
+// revoked is what the file of a revoked tenant has in place of a key. It is too short for one.
+const revoked = "revoked"
+
+// rekey reads the tenants' keys again. A file that is missing or is no key changes nothing: it may be
+// about to be replaced. A tenant that was revoked comes back with another key, and without its records.
 func (d *service) rekey(ctx context.Context) {
 	if d.tenants == nil {
 		return
@@ -148,14 +150,14 @@ func (d *service) rekey(ctx context.Context) {
 		t, err := d.config.tenant(name, d.log)
 		there := d.tenants.Server(name) != nil
 		what := "has the key of its file"
-		switch {
-		case errors.Is(err, fs.ErrNotExist) && !there:
-			continue
-		case errors.Is(err, fs.ErrNotExist) && name == d.config.Gateway.Tenant && d.gateway != nil:
-			err = errors.New("the gateway's tenant cannot be revoked")
-		case errors.Is(err, fs.ErrNotExist):
-			what, err = "is revoked: the file of its key is gone", d.tenants.Revoke(name)
+		switch gone := string(t.Key) == revoked; {
 		case err != nil:
+		case gone && !there:
+			continue
+		case gone && name == d.config.Gateway.Tenant && d.gateway != nil:
+			err = errors.New("the gateway's tenant cannot be revoked")
+		case gone:
+			what, err = "is revoked", d.tenants.Revoke(name)
 		case there:
 			err = d.tenants.SetKey(name, t.Key)
 		default:

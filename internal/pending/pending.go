@@ -47,7 +47,7 @@ func (c *Conns) Admit(addr net.Addr, evict func()) (leave func() error) {
 // AdmitInTurn is Admit. turn closes when the connection is among the oldest of its source: see
 // [NewInTurn].
 func (c *Conns) AdmitInTurn(addr net.Addr, evict func()) (turn <-chan struct{}, leave func() error) {
-	e, from := &entry{evict: evict, turn: make(chan struct{})}, source(addr)
+	e, from := &entry{evict: evict, turn: make(chan struct{})}, Source(addr)
 	c.mu.Lock()
 	evicted := c.table.admit(from, e)
 	c.mu.Unlock()
@@ -72,9 +72,9 @@ func (c *Conns) Len() int {
 	return c.table.n
 }
 
-// source returns what counts as one source: an IPv4 address; of IPv6 the 64 bits that name a
+// Source returns what counts as one source: an IPv4 address; of IPv6 the 64 bits that name a
 // subnet, since one host may use all addresses in it. What has no IP address is one source.
-func source(addr net.Addr) netip.Prefix {
+func Source(addr net.Addr) netip.Prefix {
 	a, ok := addr.(*net.TCPAddr)
 	if !ok {
 		return netip.Prefix{}

@@ -119,15 +119,15 @@ func TestOldestOfEqualSources(t *testing.T) {
 
 func TestSource(t *testing.T) {
 	at := func(s string) netip.Prefix {
-		return source(net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(s), 7)))
+		return Source(net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(s), 7)))
 	}
 	require.Equal(t, at("10.0.0.1"), at("::ffff:10.0.0.1"))
 	require.NotEqual(t, at("10.0.0.1"), at("10.0.0.2"))
 	require.Equal(t, at("fd00::1"), at("fd00::2:3:4:5"))
 	require.NotEqual(t, at("fd00::1"), at("fd00:0:0:1::1"))
 	require.Equal(t, at("fe80::1%eth0"), at("fe80::1"))
-	require.Equal(t, source(nil), source(&net.UnixAddr{Name: "x"}))
-	require.Equal(t, netip.Prefix{}, source(&net.TCPAddr{}))
+	require.Equal(t, Source(nil), Source(&net.UnixAddr{Name: "x"}))
+	require.Equal(t, netip.Prefix{}, Source(&net.TCPAddr{}))
 }
 
 // The driver tells the connection that loses its place, once, and leave says so.

@@ -2,7 +2,9 @@ package greet
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -11,26 +13,30 @@ import (
 	"github.com/goverbs/goverbs/internal/testseed"
 )
 
-var key = []byte("a key of sixteen")
+var (
+	key = []byte("a key of sixteen")
+	at  = netip.MustParseAddrPort("10.0.0.1:7481")
+)
 
 // greeting is one, from a client with one key to a server with another.
 func greeting(t *testing.T, tenant string, theirs, ours []byte, room bool) (client, server error) {
 	t.Helper()
-	c := NewClient(TCP, tenant, theirs)
+	c := NewClient(Hello{Transport: TCP, Tenant: tenant}, theirs)
 	h, err := ReadHello(c.Hello())
 	require.NoError(t, err)
 	require.Equal(t, tenant, h.Tenant)
 	require.Equal(t, TCP, h.Transport)
 	s := NewServer(c.Hello(), ours)
-	require.Len(t, s.Challenge(), ChallengeSize)
 	proof, err := c.Challenged(s.Challenge())
 	if err != nil || proof == nil {
 		require.Equal(t, s.Open(), err == nil || err == ErrStranger)
 		return err, nil
 	}
 	require.Len(t, proof, ProofSize)
-	verdict, server := s.Proved(proof, room)
-	require.Len(t, verdict, VerdictSize)
+	if server = s.Proved(proof); server == nil && !room {
+		server = ErrFull
+	}
+	verdict := s.Last(server)
 	return c.Judged(verdict), server
 }
 
@@ -63,51 +69,48 @@ func TestGreeting(t *testing.T) {
 // What was heard on the wire is of no use: neither a client's proof to a client or a server
 // later, nor a server's.
 func TestProofsAreGoodOnce(t *testing.T) {
-	c := NewClient(RDMA, "tenant", key)
+	c := NewClient(Hello{Transport: RDMA, Tenant: "tenant", Server: "a:7"}, key)
 	s := NewServer(c.Hello(), key)
 	proof, err := c.Challenged(s.Challenge())
 	require.NoError(t, err)
-	verdict, err := s.Proved(proof, true)
-	require.NoError(t, err)
+	require.NoError(t, s.Proved(proof))
+	verdict := s.Last(nil)
 	require.NoError(t, c.Judged(verdict))
 	require.False(t, bytes.Contains(bytes.Join([][]byte{c.Hello(), s.Challenge(), proof, verdict}, nil), key))
 	require.NotContains(t, string(verdict), string(proof), "what a client says is no server's proof")
 
 	again := NewServer(c.Hello(), key)
 	require.NotEqual(t, s.Challenge(), again.Challenge())
-	_, err = again.Proved(proof, true)
-	require.ErrorIs(t, err, ErrDenied, "a proof again")
+	require.ErrorIs(t, again.Proved(proof), ErrDenied, "a proof again")
 
-	next := NewClient(RDMA, "tenant", key)
+	next := NewClient(Hello{Transport: RDMA, Tenant: "tenant"}, key)
 	require.NotEqual(t, c.Hello(), next.Hello())
 	_, err = next.Challenged(s.Challenge())
 	require.NoError(t, err)
 	require.ErrorIs(t, next.Judged(verdict), ErrStranger, "a verdict again")
-	require.ErrorIs(t, c.Judged(answer(come, proof)), ErrStranger, "the client's own proof")
+	require.ErrorIs(t, c.Judged(answer(come, proof, "")), ErrStranger, "the client's own proof")
 
-	// What is signed has the tenant and the transport.
-	for i, other := range []Hello{{Transport: RDMA, Tenant: "tenanu"}, {Transport: TCP, Tenant: "tenant"}} {
+	// What is signed has the tenant, the transport and the server.
+	for i, other := range []Hello{{Transport: RDMA, Tenant: "tenanu", Server: "a:7"}, {Transport: TCP, Tenant: "tenant", Server: "a:7"}, {Transport: RDMA, Tenant: "tenant", Server: "b:7"}} {
 		h, err := ReadHello(c.Hello())
 		require.NoError(t, err)
 		other.Nonce = h.Nonce
 		moved := &Server{key: key, hello: other.append(nil), challenge: s.challenge}
-		_, err = moved.Proved(proof, true)
-		require.ErrorIs(t, err, ErrDenied, i)
+		require.ErrorIs(t, moved.Proved(proof), ErrDenied, i)
 	}
 }
 
 // An open server has no key that could be proved.
 func TestOpenServerTakesNoProof(t *testing.T) {
-	c := NewClient(RDMA, "", nil)
+	c := NewClient(Hello{Transport: RDMA}, nil)
 	s := NewServer(c.Hello(), nil)
-	_, err := s.Proved(sign(nil, byClient, s.hello, s.challenge), true)
-	require.ErrorIs(t, err, ErrDenied)
+	require.ErrorIs(t, s.Proved(sign(nil, byClient, s.hello, s.challenge)), ErrDenied)
 }
 
 // Whatever comes is taken as it is meant, or refused.
 func TestHostileBytes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
-	good := NewClient(RDMA, "tenant", key).Hello()
+	good := NewClient(Hello{Transport: RDMA, Tenant: "tenant", Server: "cache1:7481", Address: at}, key).Hello()
 	for i := range 20_000 {
 		b := bytes.Clone(good)
 		for range 1 + rng.IntN(3) {
@@ -121,44 +124,51 @@ func TestHostileBytes(t *testing.T) {
 		}
 		h, err := ReadHello(b)
 		if err != nil {
-			require.Equal(t, ErrMalformed, err)
+			require.Equal(t, Hello{}, h)
 			continue
 		}
-		require.Equal(t, b, h.append(nil), "all of it means something")
+		again, err := ReadHello(h.append(nil))
+		require.NoError(t, err)
+		require.Equal(t, h, again)
 	}
 	for _, transport := range []byte{0, byte(DC) + 1, 255} {
 		b := bytes.Clone(good)
-		b[4] = transport
+		b[16] = transport
 		_, err := ReadHello(b)
 		require.Equal(t, ErrMalformed, err, "transport %d", transport)
 	}
-	c := NewClient(RDMA, "tenant", key)
+	for _, b := range [][]byte{(&Hello{Transport: TCP, Tenant: strings.Repeat("n", MaxName+1)}).append(nil), (&Hello{Transport: TCP, Server: strings.Repeat("n", MaxServer+1)}).append(nil)} {
+		_, err := ReadHello(b)
+		require.Equal(t, ErrMalformed, err)
+	}
+	c := NewClient(Hello{Transport: RDMA, Tenant: "tenant"}, key)
 	s := NewServer(c.Hello(), key)
-	for i := range ChallengeSize {
+	for i := range 8 {
 		b := bytes.Clone(s.Challenge())
 		b[i] ^= 0x81
-		if _, err := c.Challenged(b); i < nonceAt {
-			require.Equal(t, ErrMalformed, err, i)
-		} else {
-			require.NoError(t, err)
-		}
+		_, err := c.Challenged(b)
+		require.Equal(t, i == 4 || i == 5, err == nil, "byte %d: the version alone says nothing", i)
 	}
-	for _, b := range [][]byte{nil, s.Challenge()[:ChallengeSize-1], append(s.Challenge(), 0), answer(denied, make([]byte, nonceSize))} {
+	for _, b := range [][]byte{nil, s.Challenge()[:answerSize-1], append(s.Challenge(), 0), answer(denied, nil, ""), answer(statuses, nil, ""), answer(0, nil, "")} {
 		_, err := c.Challenged(b)
 		require.Equal(t, ErrMalformed, err)
 	}
 	proof, err := c.Challenged(s.Challenge())
 	require.NoError(t, err)
 	for _, b := range [][]byte{nil, proof[:ProofSize-1], append(bytes.Clone(proof), 0)} {
-		_, err := s.Proved(b, true)
-		require.Equal(t, ErrDenied, err)
+		require.Equal(t, ErrDenied, s.Proved(b))
 	}
-	verdict, err := s.Proved(proof, true)
-	require.NoError(t, err)
-	for i := range VerdictSize {
+	require.NoError(t, s.Proved(proof))
+	require.Nil(t, s.Last(errors.New("of no concern to the client")))
+	verdict := s.Last(nil)
+	for i := 20; i < len(verdict); i++ {
 		b := bytes.Clone(verdict)
 		b[i] ^= 0x81
-		require.Error(t, c.Judged(b), i)
+		require.Equal(t, ErrStranger, c.Judged(b), i)
 	}
-	require.Equal(t, ErrMalformed, c.Judged(answer(prove, proof)))
+	require.Equal(t, ErrMalformed, c.Judged(answer(prove, proof, "")))
+	for _, n := range []int{0, HeadSize - 1, MaxMessage + 1, 65535} {
+		_, err := Length(head{}.append(nil, n))
+		require.Equal(t, ErrMalformed, err, n)
+	}
 }

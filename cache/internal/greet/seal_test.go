@@ -9,14 +9,13 @@ import (
 // greeted are the seals of both sides of a greeting.
 func greeted(t *testing.T, key []byte) (client, server Seal) {
 	t.Helper()
-	c := NewClient(RDMA, "tenant", key)
+	c := NewClient(Hello{Transport: RDMA, Tenant: "tenant"}, key)
 	s := NewServer(c.Hello(), key)
 	proof, err := c.Challenged(s.Challenge())
 	require.NoError(t, err)
 	if len(key) > 0 {
-		verdict, err := s.Proved(proof, true)
-		require.NoError(t, err)
-		require.NoError(t, c.Judged(verdict))
+		require.NoError(t, s.Proved(proof))
+		require.NoError(t, c.Judged(s.Last(nil)))
 	}
 	return c.Seal(), s.Seal()
 }
@@ -46,7 +45,7 @@ func TestSeal(t *testing.T) {
 	require.ErrorIs(t, other.Check(said, client.Of(said)), ErrSeal, "of another connection")
 	require.ErrorIs(t, again.Check(said, server.Of(said)), ErrSeal, "of another connection")
 	require.ErrorIs(t, server.Check(said, Seal{}.Of(said)), ErrSeal, "none")
-	c := NewClient(RDMA, "tenant", []byte("another key of..."))
+	c := NewClient(Hello{Transport: RDMA, Tenant: "tenant"}, []byte("another key of..."))
 	s := NewServer(c.Hello(), key)
 	_, err := c.Challenged(s.Challenge())
 	require.NoError(t, err)

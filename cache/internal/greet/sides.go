@@ -1,18 +1,23 @@
 package greet
 
-import "crypto/hmac"
+import (
+	"bytes"
+	"crypto/hmac"
+	"errors"
+)
 
 // Client is the client's side of one greeting.
 type Client struct {
 	key              []byte
+	said             Hello
 	hello, challenge []byte
 }
 
-// NewClient begins a greeting. Without a key it succeeds only if the server needs no proof. The
-// tenant's name has at most [MaxName] bytes.
-func NewClient(t Transport, tenant string, key []byte) *Client {
-	h := Hello{Transport: t, Tenant: tenant, Nonce: nonce()}
-	return &Client{key: key, hello: h.append(nil)}
+// NewClient begins a greeting by a hello, to which it adds the nonce. Without a key it succeeds only if
+// the server needs no proof.
+func NewClient(h Hello, key []byte) *Client {
+	h.Nonce = nonce()
+	return &Client{key: key, said: h, hello: h.append(nil)}
 }
 
 // Hello returns the client's first message.
@@ -21,36 +26,42 @@ func (c *Client) Hello() []byte { return c.hello }
 // Challenged takes the server's challenge, and returns the proof that goes next, or none if the
 // greeting is over.
 func (c *Client) Challenged(b []byte) (proof []byte, err error) {
-	s, _, err := readAnswer(b, ChallengeSize)
+	r, err := readAnswer(b)
 	switch {
 	case err != nil:
 		return nil, err
-	case s == come && len(c.key) == 0:
+	case r.status == unable:
+		return nil, &VersionError{Version, r.version, c.said.Required &^ r.offered, true}
+	case r.status == other:
+		return nil, &OtherError{c.said.Server, r.text}
+	case r.status == come && len(c.key) == 0:
 		return nil, nil
-	case s == come:
+	case r.status == come:
 		return nil, ErrStranger // a client with a key needs the server's proof
-	case s != prove:
+	case r.status != prove:
 		return nil, ErrMalformed
 	case len(c.key) == 0:
 		return nil, ErrKeyWanted
 	}
-	c.challenge = append([]byte(nil), b...)
+	c.challenge = bytes.Clone(b)
 	return sign(c.key, byClient, c.hello, c.challenge), nil
 }
 
 // Judged takes the server's verdict, and returns nil if the client is admitted, by the right server.
 func (c *Client) Judged(b []byte) error {
-	s, proof, err := readAnswer(b, VerdictSize)
+	r, err := readAnswer(b)
 	switch {
 	case err != nil:
 		return err
-	case s == denied:
+	case r.status == denied:
 		return ErrDenied
-	case s == full:
+	case r.status == full:
 		return ErrFull
-	case s != come:
+	case r.status == other:
+		return &OtherError{c.said.Server, r.text}
+	case r.status != come:
 		return ErrMalformed
-	case !hmac.Equal(proof, sign(c.key, byServer, c.hello, c.challenge)):
+	case !hmac.Equal(r.body, sign(c.key, byServer, c.hello, c.challenge)):
 		return ErrStranger
 	}
 	return nil
@@ -70,13 +81,13 @@ type Server struct {
 // admitted. For an unknown tenant the key must be one that no client has: without a key a client then
 // cannot learn which tenants there are.
 func NewServer(hello, key []byte) *Server {
-	s := &Server{key: key, hello: append([]byte(nil), hello...)}
+	s := &Server{key: key, hello: bytes.Clone(hello)}
 	st := prove
 	if len(key) == 0 {
 		st = come
 	}
 	n := nonce()
-	s.challenge = answer(st, n[:])
+	s.challenge = answer(st, n[:], "")
 	return s
 }
 
@@ -86,19 +97,33 @@ func (s *Server) Challenge() []byte { return s.challenge }
 // Open reports whether the greeting is over with the challenge.
 func (s *Server) Open() bool { return len(s.key) == 0 }
 
-// Proved takes the client's proof, and returns the verdict that goes back; without an error the client
-// is admitted. room reports whether there is room for another client.
-func (s *Server) Proved(proof []byte, room bool) (verdict []byte, err error) {
-	var none [ProofSize]byte
-	switch {
-	case s.Open() || !hmac.Equal(proof, sign(s.key, byClient, s.hello, s.challenge)):
-		return answer(denied, none[:]), ErrDenied
-	case !room:
-		return answer(full, none[:]), ErrFull
+// Proved takes the client's proof, and returns [ErrDenied] if it proves nothing.
+func (s *Server) Proved(proof []byte) error {
+	if s.Open() || !hmac.Equal(proof, sign(s.key, byClient, s.hello, s.challenge)) {
+		return ErrDenied
 	}
-	return answer(come, sign(s.key, byServer, s.hello, s.challenge)), nil
+	return nil
+}
+
+// Last returns the server's last message: that the client is admitted if err is nil, and otherwise that
+// it is not because of err. It is nil for an error that is of no concern to the client.
+func (s *Server) Last(err error) []byte {
+	var elsewhere *OtherError
+	switch {
+	case err == nil && s.Open():
+		return s.challenge
+	case err == nil:
+		return answer(come, sign(s.key, byServer, s.hello, s.challenge), "")
+	case errors.Is(err, ErrDenied):
+		return answer(denied, nil, "")
+	case errors.Is(err, ErrFull):
+		return answer(full, nil, "")
+	case errors.As(err, &elsewhere):
+		return answer(other, nil, elsewhere.Here[:min(len(elsewhere.Here), MaxServer)])
+	}
+	return nil
 }
 
 // Seal returns the seal that binds the connection that follows to this greeting, once [Server.Proved]
-// has admitted the client.
+// has returned nil.
 func (s *Server) Seal() Seal { return newSeal(s.key, byServer, byClient, s.hello, s.challenge) }

@@ -1,6 +1,7 @@
 // Package wire has the layouts of the cache: records and buckets, which clients READ,
 // and messages. All numbers are little endian. Decoders take hostile bytes: they check
-// lengths before they look, never panic, and name what they refuse.
+// lengths before they look, never panic, and name what they refuse. What a later version adds it may send
+// only to a peer that has offered the feature for it in the greeting (package greet).
 package wire
 
 // Refusal is why a decoder refused bytes. It is an error.

@@ -16,14 +16,12 @@ import (
 
 var key = []byte("a key of sixteen")
 
-func always(string) bool { return true }
-
 func greetBy(ctx context.Context, conn net.Conn, by greet.Transport, key []byte, alive func()) error {
-	_, err := Greet(ctx, conn, by, "tenant", key, alive)
+	_, err := Greet(ctx, conn, greet.Hello{Transport: by, Tenant: "tenant"}, key, alive)
 	return err
 }
 
-func atOnce(greet.Transport, func() error) error { return nil }
+func atOnce(*greet.Hello, *Waiter) error { return nil }
 
 // Both ends of a greeting, over a connection without any buffer. It can be used afterwards, for
 // as long as anybody likes.
@@ -37,12 +35,12 @@ func TestGreet(t *testing.T) {
 			var theirs greet.Seal
 			go func() {
 				defer close(heard)
-				if h, seal, err := Greeted(t.Context(), far, func(string) []byte { return ours }, always, atOnce); err == nil {
+				if h, seal, err := Greeted(t.Context(), far, func(string) []byte { return ours }, atOnce); err == nil {
 					theirs = seal
 					heard <- h
 				}
 			}()
-			seal, err := Greet(t.Context(), near, greet.TCP, "tenant", ours, nil)
+			seal, err := Greet(t.Context(), near, greet.Hello{Transport: greet.TCP, Tenant: "tenant"}, ours, nil)
 			require.NoError(t, err, name)
 			h, ok := <-heard
 			require.True(t, ok, name)
@@ -68,7 +66,7 @@ func TestGreetWithoutRoom(t *testing.T) {
 	defer far.Close()
 	refused := make(chan error, 1)
 	go func() {
-		_, _, err := Greeted(t.Context(), far, func(string) []byte { return key }, func(name string) bool { return name != "tenant" }, atOnce)
+		_, _, err := Greeted(t.Context(), far, func(string) []byte { return key }, func(*greet.Hello, *Waiter) error { return greet.ErrFull })
 		refused <- err
 	}()
 	require.ErrorIs(t, greetBy(t.Context(), near, greet.TCP, key, nil), greet.ErrFull)
@@ -86,11 +84,11 @@ func TestGreetingThatWaits(t *testing.T) {
 			const waits = 20
 			came := make(chan error, 1)
 			go func() {
-				_, _, err := Greeted(t.Context(), far, func(string) []byte { return ours }, always, func(by greet.Transport, wait func() error) error {
-					require.Equal(t, greet.RDMA, by)
+				_, _, err := Greeted(t.Context(), far, func(string) []byte { return ours }, func(h *greet.Hello, w *Waiter) error {
+					require.Equal(t, greet.RDMA, h.Transport)
 					for range waits {
 						time.Sleep(GreetTimeout - time.Second)
-						if err := wait(); err != nil {
+						if err := w.Wait(); err != nil {
 							return err
 						}
 					}
@@ -114,7 +112,7 @@ func TestGreetingThatWaits(t *testing.T) {
 			over := make(chan struct{})
 			go func() {
 				defer close(over)
-				_, _ = io.ReadFull(far, make([]byte, greet.HelloSize))
+				_, _ = Message(far)
 				for range waits {
 					time.Sleep(time.Second)
 					if _, err := far.Write(greet.Later()); err != nil {
@@ -139,7 +137,7 @@ func TestGreetingWithoutATurn(t *testing.T) {
 	no := errors.New("no")
 	refused := make(chan error, 1)
 	go func() {
-		_, _, err := Greeted(t.Context(), far, func(string) []byte { return key }, always, func(greet.Transport, func() error) error { return no })
+		_, _, err := Greeted(t.Context(), far, func(string) []byte { return key }, func(*greet.Hello, *Waiter) error { return no })
 		far.Close()
 		refused <- err
 	}()
@@ -147,10 +145,74 @@ func TestGreetingWithoutATurn(t *testing.T) {
 	require.ErrorIs(t, <-refused, no)
 }
 
+// A client that is told to wait and goes, or says anything, is waited for no longer.
+func TestWaitingClientsAreHeard(t *testing.T) {
+	for name, do := range map[string]func(net.Conn){
+		"gone":   func(c net.Conn) { c.Close() },
+		"speaks": func(c net.Conn) { _, _ = c.Write([]byte("x")) },
+		"waits":  nil,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			near, far := net.Pipe()
+			defer near.Close()
+			defer far.Close()
+			turn, come := make(chan struct{}), make(chan error, 1)
+			go func() {
+				_, _, err := Greeted(t.Context(), far, func(string) []byte { return key }, func(_ *greet.Hello, w *Waiter) error {
+					require.NoError(t, w.Wait())
+					return w.Attend(t.Context(), func(ctx context.Context) error {
+						select {
+						case <-ctx.Done():
+							return context.Cause(ctx)
+						case <-turn:
+							return nil
+						}
+					})
+				})
+				come <- err
+			}()
+			over := make(chan error, 1)
+			go func() {
+				over <- greetBy(t.Context(), near, greet.RDMA, key, func() {
+					if do != nil {
+						go do(near)
+					}
+				})
+			}()
+			synctest.Wait()
+			if do == nil {
+				close(turn)
+				require.NoError(t, <-come, name)
+				require.NoError(t, <-over, name)
+				return
+			}
+			require.Error(t, <-come, name)
+			far.Close()
+			require.Error(t, <-over, name)
+		})
+	}
+}
+
+// A client that requires what the server does not have learns that, and so does the server.
+func TestGreetingOfClientsThatRequireMore(t *testing.T) {
+	near, far := net.Pipe()
+	defer near.Close()
+	defer far.Close()
+	const feature = greet.Features(1 << 31)
+	refused := make(chan error, 1)
+	go func() {
+		_, _, err := Greeted(t.Context(), far, func(string) []byte { return key }, atOnce)
+		refused <- err
+	}()
+	_, err := Greet(t.Context(), near, greet.Hello{Transport: greet.TCP, Required: feature}, key, nil)
+	require.Equal(t, &greet.VersionError{Ours: greet.Version, Theirs: greet.Version, Missing: feature, Peer: true}, err)
+	require.Equal(t, &greet.VersionError{Ours: greet.Version, Theirs: greet.Version, Missing: feature}, <-refused)
+}
+
 // A peer that stops in the middle is given up, wherever that is, and whichever side it is; a context
 // that ends is no less.
 func TestGreetingThatStops(t *testing.T) {
-	c := greet.NewClient(greet.RDMA, "tenant", key)
+	c := greet.NewClient(greet.Hello{Transport: greet.RDMA, Tenant: "tenant"}, key)
 	for name, say := range map[string][]byte{"nothing": nil, "half a hello": c.Hello()[:50], "a hello": c.Hello()} {
 		synctest.Test(t, func(t *testing.T) {
 			near, far := net.Pipe()
@@ -160,7 +222,7 @@ func TestGreetingThatStops(t *testing.T) {
 				_, _ = io.Copy(io.Discard, near)
 			}()
 			begin := time.Now()
-			_, _, err := Greeted(t.Context(), far, func(string) []byte { return key }, always, atOnce)
+			_, _, err := Greeted(t.Context(), far, func(string) []byte { return key }, atOnce)
 			require.Error(t, err, name)
 			require.Equal(t, GreetTimeout, time.Since(begin), name)
 			far.Close()
