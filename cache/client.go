@@ -320,6 +320,7 @@ type Stats struct {
 	Whole                      bool      // the whole map has arrived
 	Entries                    int       // of the map
 	MapBytes                   int       // that it takes
+	ReadBytes                  int       // registered memory that READs go to
 	Epoch                      uint32    // of the server
 }
 
@@ -337,7 +338,7 @@ func (c *Client) Stats() Stats {
 		if st.Transport = s.by; s.instead != nil {
 			st.Instead = s.instead.Error()
 		}
-		st.Connected, st.Whole, st.Entries, st.MapBytes, st.Epoch = true, s.m.Whole(), s.m.Len(), s.m.Bytes(), s.m.Epoch()
+		st.Connected, st.Whole, st.Entries, st.MapBytes, st.Epoch, st.ReadBytes = true, s.m.Whole(), s.m.Len(), s.m.Bytes(), s.m.Epoch(), s.registered
 	}
 	return st
 }

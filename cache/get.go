@@ -143,8 +143,12 @@ func (s *session) try(ctx context.Context, e *wire.Entry, key, dst []byte, grow 
 	if int(e.Place.Region()) >= len(s.regions) || n > s.c.cfg.MaxRecord {
 		return it, mirror.Ask, nil
 	}
-	b, err := s.buffer(n)
-	if err != nil { // no memory can be registered: there is another way
+	b, err := s.buffer(ctx, n)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return it, 0, ctx.Err()
+	default: // no memory can be registered: there is another way
 		return it, mirror.Ask, nil
 	}
 	mark := s.mark(e.Fingerprint)

@@ -97,7 +97,7 @@ func (s *session) piece(ctx context.Context, b []byte, off uint64, request func(
 	if !ok {
 		return false, errNotSent
 	}
-	w, err := s.buffer(len(b))
+	w, err := s.buffer(ctx, len(b))
 	if err != nil {
 		s.leave(sec)
 		return false, err

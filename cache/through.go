@@ -52,8 +52,7 @@ type through struct {
 	now    atomic.Pointer[way]
 
 	mu  sync.Mutex
-	mrs []*verbs.MR // that READs go to
-	old []*dc.Peer  // targets that are closed, and may have READs under way
+	old []*dc.Peer // targets that are closed, and may have READs under way
 }
 
 // way is a target. Times are in ns since 1970.
@@ -151,7 +150,7 @@ func (s *session) tryTarget(ctx context.Context) (err error) {
 	if !ok {
 		return errEnded
 	}
-	b, err := s.buffer(n)
+	b, err := s.buffer(ctx, n)
 	if err != nil {
 		s.leave(sec)
 		return err
@@ -234,18 +233,6 @@ func (h *through) forget(p *dc.Peer) {
 	h.old = left
 }
 
-// register registers memory that READs go to.
-func (h *through) register(n int) (*verbs.MR, error) {
-	mr, err := h.i.PD().AllocMR(n, verbs.MRConfig{})
-	if err != nil {
-		return nil, err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.mrs = append(h.mrs, mr)
-	return mr, nil
-}
-
 // closeThrough waits until no READ is under way, says so to the server, and frees everything.
 func (s *session) closeThrough() error {
 	h := s.through
@@ -263,9 +250,7 @@ func (s *session) closeThrough() error {
 		s.mu.Unlock()
 		_ = h.conn.Part(bye, parting) // if it does not arrive this client is as one that was killed
 	}
-	for _, mr := range h.mrs {
-		err = errors.Join(err, mr.Close())
-	}
+	s.closeBuffers()
 	return err
 }
 
