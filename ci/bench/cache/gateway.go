@@ -21,6 +21,7 @@ import (
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
 	"github.com/goverbs/goverbs/ci/measure"
 	"github.com/goverbs/goverbs/dc"
+	"github.com/goverbs/goverbs/internal/calm"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -69,7 +70,9 @@ func serveLocalProxy(ctx context.Context, at string) error {
 	return serveStore(store{c}, "unix", at)
 }
 
+// serveStore serves as rdmacached does.
 func serveStore(s gateway.Store, network, at string) error {
+	calm.SpareProcs()
 	g, err := gateway.New(gateway.Config{Store: s})
 	if err != nil {
 		return err
