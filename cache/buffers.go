@@ -2,7 +2,9 @@ package cache
 
 import (
 	"context"
+	"maps"
 	"math/bits"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,7 +47,8 @@ func (b *buffer) bytes(n int) []byte { return b.mr.Bytes()[b.off : b.off+n] }
 // buffers are those of a session, whose mu guards them.
 type buffers struct {
 	free       [classes]*buffer
-	slabs      [classes]int        // registered
+	every      map[*slab]bool
+	slabs      [classes]int        // how many
 	registered int                 // bytes of these
 	turn       *semaphore.Weighted // bytes of long buffers that may be in use
 	trim       *time.Timer         // nil: there is nothing to be trimmed
@@ -137,6 +140,7 @@ func (s *session) register(class int) (*buffer, error) {
 		return nil, err
 	}
 	l := &slab{mr: mr}
+	s.every[l] = true
 	for off := size; off < n; off += size {
 		s.free[class] = &buffer{slab: l, off: off, class: class, next: s.free[class]}
 	}
@@ -171,6 +175,7 @@ func (s *session) detach(is func(class int, l *slab) bool) (out []*slab) {
 			if b.off == 0 && b.used == 0 && is(class, b.slab) { // once for each slab
 				s.count(class, b.mr.Len(), -1)
 				b.used = -1
+				delete(s.every, b.slab)
 				out = append(out, b.slab)
 			}
 		}
@@ -230,11 +235,12 @@ func (s *session) trimNow() {
 	s.trims.Done()
 }
 
-// closeBuffers frees all buffers, when the session has ended and no READ is under way.
+// closeBuffers frees all buffers, when the session has ended and no READ is under way. A READ that has
+// just ended may still release its buffer.
 func (s *session) closeBuffers() {
 	s.trims.Wait()
 	s.mu.Lock()
-	all := s.detach(func(int, *slab) bool { return true })
+	all := slices.Collect(maps.Keys(s.every))
 	s.mu.Unlock()
 	s.deregister(all)
 }

@@ -84,7 +84,7 @@ func (c *Client) connectBy(ctx context.Context, by Transport, alive func()) (*se
 		c: c, by: by, alive: alive, begun: time.Now(), over: make(chan struct{}), first: make(chan struct{}), idle: make(chan struct{}),
 		m:       mirror.New(mirror.Config{Budget: c.cfg.MaxEntries, SampleEvery: uint64(c.cfg.SampleEvery)}),
 		places:  places{turn: make(chan struct{}, 1), at: map[string]place{}},
-		buffers: buffers{turn: semaphore.NewWeighted(longBytes)},
+		buffers: buffers{every: map[*slab]bool{}, turn: semaphore.NewWeighted(longBytes)},
 		calls:   map[uint64]*call{}, wake: make(chan struct{}, 1), room: make(chan struct{}),
 	}
 	s.live, s.stop = context.WithCancel(c.ctx)
