@@ -115,7 +115,7 @@ ifneq ($(findstring srd,$(SUITE)),)
 bench: PACKAGES += libfabric-bin
 endif
 
-bench: $(LAB)
+bench: $(LAB) build/simhca.so
 	GO='$(GO)' SUITE='$(SUITE)' KERNEL='$(KERNEL)' sh ci/bench.sh
 
 # The command goes by the environment, with whatever quotes and dollars are in it.

@@ -363,6 +363,7 @@ type Stats struct {
 	Probing   bool      // there is no map, by MapBytes of [Config] or the advice of the server
 	Entries   int       // of the map
 	MapBytes  int       // that it takes
+	ReadBytes int       // registered memory that READs go to
 	Epoch     uint32    // of the server
 }
 
@@ -380,6 +381,7 @@ func (c *Client) Stats() Stats {
 			st.Instead = s.instead.Error()
 		}
 		st.Connected, st.Whole, st.Probing, st.Entries, st.MapBytes, st.Epoch = true, s.m.Whole(), s.m.Alone(), s.m.Len(), s.m.Bytes(), s.m.Epoch()
+		st.ReadBytes = s.registered
 	}
 	return st
 }

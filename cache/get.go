@@ -143,8 +143,12 @@ func (s *session) try(ctx context.Context, e *wire.Entry, key, dst []byte, grow 
 	if int(e.Place.Region()) >= len(s.regions) || n > s.c.cfg.MaxRecord {
 		return it, mirror.Ask, nil
 	}
-	b, err := s.buffer(n)
-	if err != nil { // no memory can be registered: there is another way
+	b, err := s.buffer(ctx, n)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return it, 0, ctx.Err()
+	default: // no memory can be registered: there is another way
 		return it, mirror.Ask, nil
 	}
 	mark := s.mark(e.Fingerprint)
@@ -192,11 +196,14 @@ const (
 // has the last record.
 const mostForwards = 2
 
-// into copies a value to dst, or to new memory. A value that does not fit is returned for its
-// length alone, see [shortened].
+// into copies a value to dst, or, if it may grow and has no room, to new memory. Without that a value
+// that does not fit is returned for its length alone, see [shortened].
 func into(value, dst []byte, grow bool) []byte {
 	if grow {
-		return append(make([]byte, 0, len(value)), value...)
+		if dst == nil || cap(dst) < len(value) {
+			dst = make([]byte, 0, len(value))
+		}
+		return append(dst[:0], value...)
 	}
 	if len(value) > len(dst) {
 		return value // not to be looked at: only its length is

@@ -170,7 +170,7 @@ func (s *session) readable(e *wire.Entry) bool {
 // other READ leave m, and are left to calls if they have no result. mu must be held; it is
 // released during the READs.
 func (s *session) round(ctx context.Context, m *multi, keys [][]byte, into []Result) error {
-	if s.buffers(m) == 0 {
+	if s.furnish(ctx, m) == 0 {
 		clear(m.keys[:m.n]) // no memory can be registered: there is another way
 		m.n = 0
 		return nil
@@ -272,17 +272,23 @@ func (m *multi) part(most int) (reads, bytes int) {
 	return reads, bytes
 }
 
-// buffers gives the keys of a round memory to READ to, and returns how many have some. mu
-// must be held; it is released while memory is registered.
-func (s *session) buffers(m *multi) (n int) {
+// furnish gives the keys of a round memory to READ to, and returns how many have some. mu must be
+// held; it is released while the first one waits for its turn, and while memory is registered.
+func (s *session) furnish(ctx context.Context, m *multi) (n int) {
 	bytes := 0
 	for i := range m.keys[:m.n] {
 		p := &m.keys[i]
 		if bytes > 0 && bytes+p.size() > multiBytes {
 			continue
 		}
-		b, err := s.buffer(p.size())
-		if err != nil {
+		var b *buffer
+		var err error
+		if n == 0 {
+			b, err = s.buffer(ctx, p.size())
+		} else {
+			b, err = s.bufferNow(p.size(), bytes+p.size() > shortBytes)
+		}
+		if b == nil || err != nil {
 			break
 		}
 		bytes += p.size()

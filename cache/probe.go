@@ -46,7 +46,7 @@ func (s *session) probe(ctx context.Context, fingerprint uint64, room []wire.Ent
 
 // bucket READs one bucket. mu must be held; it is released during the READ.
 func (s *session) bucket(ctx context.Context, p *mirror.Probe, i int, room []wire.Entry) (found []wire.Entry, refusal, err error) {
-	b, err := s.buffer(wire.BucketSize)
+	b, err := s.buffer(ctx, wire.BucketSize)
 	if err != nil { // no memory can be registered: there is another way
 		return nil, err, nil
 	}

@@ -13,7 +13,7 @@ import (
 // that the server could not be asked before ctx ended.
 func (c *Client) Do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
 	if q.Op == wire.OpGet && q.Want == 0 {
-		it, err := c.Get(ctx, q.Key)
+		it, err := c.get(ctx, q.Key, q.Into, true)
 		switch {
 		case err == nil:
 			return wire.Reply{Status: wire.OK, Value: it.Value, Flags: it.Flags, CAS: it.CAS}, nil

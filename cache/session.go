@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/mirror"
@@ -54,7 +56,7 @@ type session struct {
 	readers int           // that hold buffers
 	idle    chan struct{} // closed when there are none any more, after the end
 	yield   yield
-	free    [classes]*buffer
+	buffers
 	multis  *multi // that are free
 	flows   *flow  // likewise
 	calls   map[uint64]*call
@@ -78,8 +80,9 @@ type session struct {
 func (c *Client) connectBy(ctx context.Context, by Transport, alive func()) (*session, bool, error) {
 	s := &session{
 		c: c, by: by, alive: alive, begun: time.Now(), over: make(chan struct{}), first: make(chan struct{}), idle: make(chan struct{}),
-		m:     mirror.New(mirror.Config{Budget: c.cfg.entries(), SampleEvery: uint64(c.cfg.SampleEvery)}),
-		calls: map[uint64]*call{}, wake: make(chan struct{}, 1), room: make(chan struct{}),
+		m:       mirror.New(mirror.Config{Budget: c.cfg.entries(), SampleEvery: uint64(c.cfg.SampleEvery)}),
+		buffers: buffers{every: map[*slab]bool{}, turn: semaphore.NewWeighted(longBytes)},
+		calls:   map[uint64]*call{}, wake: make(chan struct{}, 1), room: make(chan struct{}),
 	}
 	s.live, s.stop = context.WithCancel(c.ctx)
 	err := s.dial(ctx)
@@ -195,6 +198,9 @@ func (s *session) endNow(cause error) {
 	if s.soon != nil {
 		s.soon.Stop()
 	}
+	if s.trim != nil {
+		s.trim.Stop()
+	}
 	for id, c := range s.calls {
 		delete(s.calls, id)
 		c.done <- errEnded
@@ -222,6 +228,7 @@ func (s *session) close() error {
 	}
 	err := s.reads.Close()
 	<-s.idle
+	s.closeBuffers()
 	err = errors.Join(err, s.link.Close())
 	s.running.Wait()
 	return err

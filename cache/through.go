@@ -48,8 +48,7 @@ type through struct {
 	now    atomic.Pointer[way]
 
 	mu  sync.Mutex
-	mrs []*verbs.MR // that READs go to
-	old []*dc.Peer  // targets that are closed, and may have READs under way
+	old []*dc.Peer // targets that are closed, and may have READs under way
 }
 
 // way is a target. Times are in ns since 1970.
@@ -144,7 +143,7 @@ func (s *session) tryTarget(ctx context.Context) (err error) {
 	if !ok {
 		return errEnded
 	}
-	b, err := s.buffer(n)
+	b, err := s.buffer(ctx, n)
 	if err != nil {
 		s.leave(sec)
 		return err
@@ -227,18 +226,6 @@ func (h *through) forget(p *dc.Peer) {
 	h.old = left
 }
 
-// register registers memory that READs go to.
-func (h *through) register(n int) (*verbs.MR, error) {
-	mr, err := h.i.PD().AllocMR(n, verbs.MRConfig{})
-	if err != nil {
-		return nil, err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.mrs = append(h.mrs, mr)
-	return mr, nil
-}
-
 // closeThrough waits until no READ is under way, says so to the server, and frees everything.
 func (s *session) closeThrough() error {
 	h := s.through
@@ -255,11 +242,8 @@ func (s *session) closeThrough() error {
 		s.mu.Unlock()
 		_ = h.conn.Part(bye, parting) // if it does not arrive this client is as one that was killed
 	}
-	var err error
-	for _, mr := range h.mrs {
-		err = errors.Join(err, mr.Close())
-	}
-	return err
+	s.closeBuffers()
+	return nil
 }
 
 func readRequest(from verbs.Remote, to verbs.SGE) dc.Request {

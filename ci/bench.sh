@@ -18,7 +18,7 @@ part() {
 	shift 3
 	rm -rf "$part_dir" && mkdir -p "$part_dir"
 	began=$(date +%s)
-	LAB_CLOCK=$part_clock "$@" "$root/build/bench-driver" -suite "$part_suite" -rdmabench "$root/build/rdmabench" -hitrate "$root/build/hitrate" -shim "$root/build/yield.so" \
+	LAB_CLOCK=$part_clock "$@" "$root/build/bench-driver" -suite "$part_suite" -rdmabench "$root/build/rdmabench" -hitrate "$root/build/hitrate" -simhca "$root/build/simhca.so" -shim "$root/build/yield.so" \
 		${ONLY:+-only "$ONLY"} ${PAIRS:+-pairs "$PAIRS"} -o "$root/$part_dir/records.json" || status=1
 	echo "bench: $part_dir took $(($(date +%s) - began)) s" >&2
 	files="$files $part_dir/records.json"

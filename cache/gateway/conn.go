@@ -36,14 +36,34 @@ type conn struct {
 	begun   time.Time
 	trusted bool // no password needed, or given
 	noreply bool
-	line    []byte
-	data    []byte
+
+	// Memory that commands use one after the other.
+	line   []byte
+	tokens []string
+	key    []byte
+	data   []byte // of a request
+	value  []byte // of a reply
+	q      Request
+	flags  flags
 }
 
 var errQuit = errors.New("gateway: the client is done")
 
 func newConn(s *Server, nc net.Conn, users map[string]string) *conn {
-	return &conn{s: s, nc: nc, users: users, begun: time.Now(), r: bufio.NewReaderSize(nc, 16<<10), w: bufio.NewWriterSize(nc, 16<<10), trusted: len(users) == 0}
+	c := &conn{s: s, nc: nc, users: users, begun: time.Now(), w: bufio.NewWriterSize(nc, 16<<10), trusted: len(users) == 0}
+	c.r = bufio.NewReaderSize(unread{c}, 16<<10)
+	return c
+}
+
+// unread is what a connection's reader reads from.
+type unread struct{ c *conn }
+
+// Read writes the replies that are ready, since it may block, and then reads.
+func (u unread) Read(b []byte) (int, error) {
+	if err := u.c.w.Flush(); err != nil {
+		return 0, err
+	}
+	return u.c.nc.Read(b)
 }
 
 func (c *conn) serve() {
@@ -65,19 +85,27 @@ func (c *conn) serve() {
 		if err == nil {
 			err = c.command(line)
 		}
-		if err == nil && c.r.Buffered() == 0 {
-			err = c.w.Flush()
-		}
 		if err != nil {
 			_ = c.w.Flush()
 			return
 		}
-		if cap(c.line) > keep {
-			c.line = nil
-		}
-		if cap(c.data) > keep {
-			c.data = nil
-		}
+		c.trim()
+	}
+}
+
+// trim gives up memory that a long command has left.
+func (c *conn) trim() {
+	if cap(c.line) > keep {
+		c.line = nil
+	}
+	if cap(c.tokens) > keep/16 {
+		c.tokens = nil
+	}
+	if cap(c.data) > keep {
+		c.data = nil
+	}
+	if cap(c.value) > keep {
+		c.value = nil
 	}
 }
 
@@ -180,14 +208,24 @@ func (c *conn) say(text string) error {
 
 func (c *conn) complain(text string) error {
 	_, _ = c.w.WriteString(text)
+	return c.endLine()
+}
+
+// write writes a reply that was built in the writer's own memory.
+func (c *conn) write(reply []byte) error {
+	_, _ = c.w.Write(reply)
+	return c.endLine()
+}
+
+func (c *conn) endLine() error {
 	_, err := c.w.WriteString("\r\n")
 	return err
 }
 
 const badFormat = "CLIENT_ERROR bad command line format"
 
-func split(line string, most int) []string {
-	var t []string
+// split appends the tokens of a line to t, which is empty.
+func split(t []string, line string, most int) []string {
 	for line != "" && (most < 0 || len(t) < most) {
 		tok, rest, _ := strings.Cut(line, " ")
 		if tok != "" {
@@ -203,14 +241,15 @@ func (c *conn) command(line string) error {
 	if !c.trusted {
 		return c.authenticate(line)
 	}
-	t := split(line, -1)
+	c.tokens = split(c.tokens[:0], line, -1)
+	t := c.tokens
 	if len(t) == 0 || len(t[0]) < 2 {
 		return c.say("ERROR")
 	}
 	if do, ok := reads[t[0]]; ok && len(t) > 1 {
 		return c.get(t, do)
 	}
-	t = split(line, maxTokens)
+	t = t[:min(len(t), maxTokens)]
 	if do, ok := commands[t[0]]; ok && len(t) >= do.least && len(t) <= do.most {
 		return do.do(c, t)
 	}
@@ -223,7 +262,7 @@ func (c *conn) command(line string) error {
 // authenticate carries out the only command without a password: a set of any key, with a
 // name and a password as the value.
 func (c *conn) authenticate(line string) error {
-	t := split(line, maxTokens)
+	t := split(nil, line, maxTokens)
 	if len(t) < 5 || t[0] != "set" {
 		return c.complain("CLIENT_ERROR unauthenticated")
 	}
@@ -241,7 +280,7 @@ func (c *conn) authenticate(line string) error {
 	if !whole {
 		return c.complain("CLIENT_ERROR bad command line termination")
 	}
-	t = split(string(c.data), maxTokens)
+	t = split(nil, string(c.data), maxTokens)
 	if len(t) < 2 {
 		return c.complain("CLIENT_ERROR bad authentication token format")
 	}
@@ -255,13 +294,31 @@ func (c *conn) authenticate(line string) error {
 	return c.complain("STORED")
 }
 
-// do asks the store. After an error the reply is empty, which failure makes a server error.
+// request returns the connection's request, of a key of a line. It is good until the next one.
+func (c *conn) request(op wire.Op, key string) *Request {
+	c.key = append(c.key[:0], key...)
+	c.q = Request{Op: op, Key: c.key}
+	return &c.q
+}
+
+// do asks the store. After an error the reply is empty, which failure makes a server error. Its
+// value is good until the next request.
 func (c *conn) do(q *Request) Reply {
+	q.Into = c.value[:0]
 	a, err := c.s.cfg.Store.Do(c.s.ctx, q)
 	if err != nil {
 		return Reply{}
 	}
+	if cap(a.Value) > cap(c.value) {
+		c.value = a.Value
+	}
 	return a
+}
+
+// drop deletes a record: what was there before must not pass for what was not stored.
+func (c *conn) drop(key []byte) {
+	c.q = Request{Op: wire.OpDelete, Key: key}
+	c.do(&c.q)
 }
 
 // failure returns the text of outcomes that all commands have in common.

@@ -25,8 +25,8 @@ type (
 
 // Store is what a gateway serves. Many goroutines call it.
 type Store interface {
-	// Do carries out a request. The reply's value is the caller's. An error means that
-	// the outcome is not known.
+	// Do carries out a request. The reply's value is the caller's, and may lie in the
+	// request's Into. An error means that the outcome is not known.
 	Do(ctx context.Context, q *Request) (Reply, error)
 	// StatLines are lines of the stats command: names and values.
 	StatLines() [][2]string

@@ -8,27 +8,34 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
-// begin checks what all meta commands check. If it returns false it has replied.
-func (c *conn) begin(t []string, f *flags, first int, long, mistake string) (bool, error) {
+// begin checks what all meta commands check, and returns the command's flags. If it returns nil it
+// has replied.
+func (c *conn) begin(t []string, first int, long, mistake string) (*flags, error) {
 	c.s.stats.meta.Add(1)
 	switch {
 	case len(t[1]) > wire.MaxKey:
-		return false, c.complain(badFormat)
+		return nil, c.complain(badFormat)
 	case len(t) > maxFlags:
-		return false, c.complain(long)
+		return nil, c.complain(long)
 	}
-	if m := f.parse(t[1], t[first:]); m != "" {
+	f, m := c.parse(t[1], t[first:])
+	if m != "" {
 		if mistake != "" {
 			m = mistake
 		}
-		return false, c.complain(m)
+		return nil, c.complain(m)
 	}
-	return true, nil
+	return f, nil
+}
+
+// reply writes a code and the return flags behind it.
+func (c *conn) reply(f *flags, code, have string, a *Reply) error {
+	return c.write(f.tail(append(c.w.AvailableBuffer(), code...), have, a))
 }
 
 func (c *conn) metaGet(t []string) error {
-	var f flags
-	if ok, err := c.begin(t, &f, 2, "CLIENT_ERROR options flags are too long", ""); !ok {
+	f, err := c.begin(t, 2, "CLIENT_ERROR options flags are too long", "")
+	if f == nil {
 		return err
 	}
 	if f.opaqueTooLong() {
@@ -46,14 +53,16 @@ func (c *conn) metaGet(t []string) error {
 		if f.quiet {
 			return nil
 		}
-		return c.complain(string(f.tail([]byte("EN"), "Ok", &a)))
+		return c.reply(f, "EN", "Ok", &a)
 	default:
 		return c.complain(failure(a.Status))
 	}
 	c.s.stats.hits.Add(1)
-	out := []byte("HD")
+	out := c.w.AvailableBuffer()
 	if f.value {
-		out = strconv.AppendInt([]byte("VA "), int64(len(a.Value)), 10)
+		out = strconv.AppendInt(append(out, "VA "...), int64(len(a.Value)), 10)
+	} else {
+		out = append(out, "HD"...)
 	}
 	out = f.tail(out, "stcflhOk", &a)
 	for _, b := range []struct {
@@ -64,10 +73,10 @@ func (c *conn) metaGet(t []string) error {
 			out = append(out, b.text...)
 		}
 	}
-	if f.value {
-		out = append(append(out, "\r\n"...), a.Value...)
+	if err := c.write(out); err != nil || !f.value {
+		return err
 	}
-	return c.complain(string(out))
+	return c.write(a.Value)
 }
 
 var modes = map[byte]wire.Op{
@@ -86,8 +95,7 @@ func (c *conn) metaSet(t []string) error {
 	if !ok || n < 0 || n > 1<<31-3 {
 		return c.complain(badFormat)
 	}
-	var f flags
-	mistake := f.parse(t[1], t[3:])
+	f, mistake := c.parse(t[1], t[3:])
 	op, known := modes[f.mode]
 	switch {
 	case mistake != "":
@@ -97,7 +105,7 @@ func (c *conn) metaSet(t []string) error {
 		mistake = opaqueTooLong
 	case c.tooLarge(string(f.key), f.q.Flags, int(n)):
 		mistake = failure(wire.TooLarge)
-		c.do(&Request{Op: wire.OpDelete, Key: f.key})
+		c.drop(f.key)
 	}
 	if mistake != "" {
 		if err := c.complain(mistake); err != nil {
@@ -119,7 +127,7 @@ func (c *conn) metaSet(t []string) error {
 	c.s.stats.set.Add(1)
 	a := c.do(&f.q)
 	if a.Status == wire.TooLarge && !joins(op) { // the store's limit is lower than memcached's
-		c.do(&Request{Op: wire.OpDelete, Key: f.key})
+		c.drop(f.key)
 		return c.complain(failure(wire.TooLarge))
 	}
 	var code string
@@ -139,14 +147,14 @@ func (c *conn) metaSet(t []string) error {
 		return c.complain(failure(a.Status))
 	}
 	a.Bits = 0 // the key is shown as it came
-	return c.complain(string(f.tail([]byte(code), "Okc", &a)))
+	return c.reply(f, code, "Okc", &a)
 }
 
 const badFlag = "CLIENT_ERROR invalid or duplicate flag"
 
 func (c *conn) metaDelete(t []string) error {
-	var f flags
-	if ok, err := c.begin(t, &f, 2, "CLIENT_ERROR options flags too long", badFlag); !ok {
+	f, err := c.begin(t, 2, "CLIENT_ERROR options flags too long", badFlag)
+	if f == nil {
 		return err
 	}
 	if f.opaqueTooLong() {
@@ -160,18 +168,18 @@ func (c *conn) metaDelete(t []string) error {
 		if f.quiet {
 			return nil
 		}
-		return c.complain(string(f.tail([]byte("HD"), "Ok", &a)))
+		return c.reply(f, "HD", "Ok", &a)
 	case wire.Exists:
-		return c.complain(string(f.tail([]byte("EX"), "Ok", &a)))
+		return c.reply(f, "EX", "Ok", &a)
 	case wire.NotFound:
-		return c.complain(string(f.tail([]byte("NF"), "Ok", &a)))
+		return c.reply(f, "NF", "Ok", &a)
 	}
 	return c.complain(failure(a.Status))
 }
 
 func (c *conn) metaCount(t []string) error {
-	var f flags
-	if ok, err := c.begin(t, &f, 2, "CLIENT_ERROR options flags too long", badFlag); !ok {
+	f, err := c.begin(t, 2, "CLIENT_ERROR options flags too long", badFlag)
+	if f == nil {
 		return err
 	}
 	switch f.mode {
@@ -194,19 +202,17 @@ func (c *conn) metaCount(t []string) error {
 			return nil
 		}
 		digits := u64(a.Number)
-		out := []byte("HD")
-		if f.value {
-			out = strconv.AppendInt([]byte("VA "), int64(len(digits)), 10)
+		if !f.value {
+			return c.reply(f, "HD", "ctOk", &a)
 		}
-		out = f.tail(out, "ctOk", &a)
-		if f.value {
-			out = append(append(out, "\r\n"...), digits...)
+		if err := c.reply(f, "VA "+strconv.Itoa(len(digits)), "ctOk", &a); err != nil {
+			return err
 		}
-		return c.complain(string(out))
+		return c.complain(digits)
 	case wire.NotFound:
-		return c.complain(string(f.tail([]byte("NF"), "Ok", &a)))
+		return c.reply(f, "NF", "Ok", &a)
 	case wire.Exists:
-		return c.complain(string(f.tail([]byte("EX"), "Ok", &a)))
+		return c.reply(f, "EX", "Ok", &a)
 	case wire.NotNumeric:
 		return c.complain(notNumeric)
 	}
@@ -219,15 +225,16 @@ func (c *conn) metaDebug(t []string) error {
 	if len(t) < 2 || len(t[1]) > wire.MaxKey {
 		return c.complain(badFormat)
 	}
-	key := []byte(t[1])
+	q := c.request(wire.OpGet, t[1])
+	q.Want = wire.WantNoBump
 	if len(t) > 2 && t[2] == "b" {
 		k, ok := decodeKey(t[1])
 		if !ok {
 			return c.complain(badFormat)
 		}
-		key = k
+		q.Key = k
 	}
-	a := c.do(&Request{Op: wire.OpGet, Want: wire.WantNoBump, Key: key})
+	key, a := q.Key, c.do(q)
 	switch a.Status {
 	case wire.OK:
 	case wire.NotFound:
@@ -235,7 +242,7 @@ func (c *conn) metaDebug(t []string) error {
 	default:
 		return c.complain(failure(a.Status))
 	}
-	out := []byte("ME ")
+	out := append(c.w.AvailableBuffer(), "ME "...)
 	// A key that did not come by a gateway can have what would end the line.
 	if a.Bits&wire.ReplyBinary != 0 || bytes.ContainsAny(key, " \n\x00") {
 		out = base64.StdEncoding.AppendEncode(out, key)
@@ -254,5 +261,5 @@ func (c *conn) metaDebug(t []string) error {
 	out = strconv.AppendUint(append(out, " cas="...), a.CAS, 10)
 	out = append(append(out, " fetch="...), fetched...)
 	out = strconv.AppendInt(append(out, " cls=1 size="...), int64(wire.RecordSize(len(key), len(a.Value))), 10)
-	return c.complain(string(out))
+	return c.write(out)
 }

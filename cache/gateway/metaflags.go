@@ -24,14 +24,21 @@ type flags struct {
 	q      Request
 }
 
-// parse reads the tokens behind a key. Of several mistakes it returns the last one, but a
-// flag that is unknown or given twice ends it.
-func (f *flags) parse(key string, tokens []string) (mistake string) {
-	f.key, f.tokens, f.q.Delta = []byte(key), tokens, 1
+// parse reads the tokens behind a key. The flags are good until the next command.
+func (c *conn) parse(key string, tokens []string) (f *flags, mistake string) {
+	c.key = append(c.key[:0], key...)
+	c.flags = flags{key: c.key, tokens: tokens}
+	return &c.flags, c.flags.parse(key)
+}
+
+// parse reads the tokens. Of several mistakes it returns the last one, but a flag that is
+// unknown or given twice ends it.
+func (f *flags) parse(key string) (mistake string) {
+	f.q.Delta = 1
 	var seen [127]bool
 	text, bad := badFormat, false
 	wrong := func(s string) { bad, text = true, s }
-	for _, t := range tokens {
+	for _, t := range f.tokens {
 		o, rest := t[0], t[1:]
 		if o >= 127 || seen[o] {
 			return "CLIENT_ERROR duplicate flag"

@@ -40,7 +40,7 @@ func (l *local) Do(_ context.Context, q *Request) (Reply, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.s.Do(uint64(time.Since(l.begin)/time.Millisecond), q)
-	a.Value = bytes.Clone(a.Value)
+	a.Value = append(q.Into[:0], a.Value...)
 	return a, nil
 }
 

@@ -44,12 +44,7 @@ func init() {
 		"md":             {2, maxTokens, (*conn).metaDelete},
 		"ma":             {2, maxTokens, (*conn).metaCount},
 		"me":             {1, maxTokens, (*conn).metaDebug},
-		"mn": {1, maxTokens, func(c *conn, _ []string) error {
-			if err := c.say("MN"); err != nil {
-				return err
-			}
-			return c.w.Flush()
-		}},
+		"mn":             {1, maxTokens, func(c *conn, _ []string) error { return c.say("MN") }},
 	}
 }
 
@@ -61,38 +56,44 @@ var reads = map[string]retrieval{
 }
 
 func (c *conn) get(t []string, how retrieval) error {
-	q, keys := Request{Op: wire.OpGet}, t[1:]
+	var want uint32
+	var expiry int64
+	keys := t[1:]
 	if how.touch {
 		exp, ok := signed(t[1])
 		if !ok {
 			return c.say(badExptime)
 		}
-		q.Want, q.Expiry, keys = wire.WantTouch, until(exp), t[2:]
+		want, expiry, keys = wire.WantTouch, until(exp), t[2:]
 		c.s.stats.touch.Add(uint64(len(keys)))
+	}
+	read := func(k string) Reply {
+		q := c.request(wire.OpGet, k)
+		q.Want, q.Expiry = want, expiry
+		return c.do(q)
 	}
 	for i, k := range keys {
 		if len(k) > wire.MaxKey {
 			for _, k := range keys[:i] { // they are read all the same, and leave their trace
-				q.Key = []byte(k)
-				c.do(&q)
+				read(k)
 			}
 			return c.say(badFormat)
 		}
 	}
 	for _, k := range keys {
-		q.Key = []byte(k)
 		c.s.stats.get.Add(1)
-		a := c.do(&q)
+		a := read(k)
 		switch a.Status {
 		case wire.OK:
 			c.s.stats.hits.Add(1)
-			c.w.WriteString("VALUE " + k + " " + u64(uint64(a.Flags)) + " " + strconv.Itoa(len(a.Value)))
+			out := append(append(append(c.w.AvailableBuffer(), "VALUE "...), k...), ' ')
+			out = append(strconv.AppendUint(out, uint64(a.Flags), 10), ' ')
+			out = strconv.AppendInt(out, int64(len(a.Value)), 10)
 			if how.cas {
-				c.w.WriteString(" " + u64(a.CAS))
+				out = strconv.AppendUint(append(out, ' '), a.CAS, 10)
 			}
-			c.w.WriteString("\r\n")
-			c.w.Write(a.Value)
-			if _, err := c.w.WriteString("\r\n"); err != nil {
+			_ = c.write(out)
+			if err := c.write(a.Value); err != nil {
 				return err // the client has gone
 			}
 		case wire.NotFound:
@@ -112,7 +113,8 @@ func (c *conn) quiet(t []string) bool {
 
 func (c *conn) store(t []string, op wire.Op, want uint32) error {
 	c.quiet(t)
-	q := Request{Op: op, Want: want, Key: []byte(t[1])}
+	q := c.request(op, t[1])
+	q.Want = want
 	flags, ok1 := unsigned(t[2])
 	exp, ok2 := signed(t[3])
 	n, ok3 := signed(t[4])
@@ -126,9 +128,8 @@ func (c *conn) store(t []string, op wire.Op, want uint32) error {
 	q.Flags, q.Expiry = uint32(flags), until(exp)
 	c.s.stats.set.Add(1)
 	if c.tooLarge(t[1], q.Flags, int(n)) {
-		// What was there before must not pass for what was not stored.
 		if op == wire.OpSet && want == 0 {
-			c.do(&Request{Op: wire.OpDelete, Key: q.Key})
+			c.drop(q.Key)
 		}
 		if err := c.say(failure(wire.TooLarge)); err != nil {
 			return err
@@ -143,7 +144,7 @@ func (c *conn) store(t []string, op wire.Op, want uint32) error {
 		return c.say("CLIENT_ERROR bad data chunk")
 	}
 	q.Value = c.data
-	a := c.do(&q)
+	a := c.do(q)
 	switch a.Status {
 	case wire.NotStored:
 		return c.say("NOT_STORED")
@@ -152,7 +153,7 @@ func (c *conn) store(t []string, op wire.Op, want uint32) error {
 			return c.say("NOT_STORED")
 		}
 		if op == wire.OpSet && want == 0 {
-			c.do(&Request{Op: wire.OpDelete, Key: q.Key})
+			c.drop(q.Key)
 		}
 	case wire.Exists:
 		return c.say("EXISTS")
@@ -187,7 +188,9 @@ func (c *conn) count(t []string, want uint32) error {
 	if !ok {
 		return c.say("CLIENT_ERROR invalid numeric delta argument")
 	}
-	a := c.do(&Request{Op: wire.OpArith, Want: want, Key: []byte(t[1]), Delta: delta})
+	q := c.request(wire.OpArith, t[1])
+	q.Want, q.Delta = want, delta
+	a := c.do(q)
 	if a.Status == wire.NotNumeric {
 		return c.say(notNumeric)
 	}
@@ -205,7 +208,7 @@ func (c *conn) delete(t []string) error {
 	if len(t[1]) > wire.MaxKey {
 		return c.say(badFormat)
 	}
-	a := c.do(&Request{Op: wire.OpDelete, Key: []byte(t[1])})
+	a := c.do(c.request(wire.OpDelete, t[1]))
 	return c.outcome(a.Status, "DELETED")
 }
 
@@ -219,7 +222,9 @@ func (c *conn) touch(t []string) error {
 		return c.say(badExptime)
 	}
 	c.s.stats.touch.Add(1)
-	a := c.do(&Request{Op: wire.OpGet, Want: wire.WantTouch | wire.WantNoValue, Key: []byte(t[1]), Expiry: until(exp)})
+	q := c.request(wire.OpGet, t[1])
+	q.Want, q.Expiry = wire.WantTouch|wire.WantNoValue, until(exp)
+	a := c.do(q)
 	return c.outcome(a.Status, "TOUCHED")
 }
 

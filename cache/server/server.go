@@ -403,7 +403,7 @@ func (s *Server) Close() error {
 }
 
 // Do carries out a request of this process, such as a gateway's. The reply's value is a
-// copy. If there is no free memory, Do waits at most two leases for memory in quarantine.
+// copy, in the request's Into if that has room. If there is no free memory, Do waits at most two leases for memory in quarantine.
 func (s *Server) Do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
 	if err := ctx.Err(); err != nil {
 		return wire.Reply{}, fmt.Errorf("cache: %w", err)
@@ -416,7 +416,7 @@ func (s *Server) Do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
 			return wire.Reply{}, fmt.Errorf("cache: %w", ErrClosed)
 		}
 		a := s.store.Do(s.now(), q)
-		a.Value = append([]byte(nil), a.Value...)
+		a.Value = append(q.Into[:0], a.Value...)
 		quarantine := a.Status == wire.NoMemory && s.store.Stats().Arena.Limbo > 0
 		if s.announce(); quarantine {
 			s.askAll()

@@ -67,6 +67,7 @@ func run(ctx context.Context) error {
 	limit := flag.Duration("pass-limit", 3*time.Minute, "time that one pass may take, on the clock of the run")
 	program := flag.String("rdmabench", "rdmabench", "our benchmark `program`")
 	hitRate := flag.String("hitrate", "hitrate", "the `program` of the cache's hit rates")
+	simHCA := flag.String("simhca", "", "`file` simhca.so, for programs on simulated devices")
 	shim := flag.String("shim", "", "`file` yield.so, for polled ping-pong on the instruction clock")
 	as := flag.String("role", "", "run as one side of a pass")
 	at := flag.String("at", "", "address of the pass")
@@ -87,7 +88,7 @@ func run(ctx context.Context) error {
 		return errors.New("-pairs is negative")
 	}
 	calm.SpareProcs()
-	e := harness.Env{Clock: lab.Clock(), Topology: lab.Topology(), Rdmabench: *program, HitRate: *hitRate, Shim: *shim, PassLimit: *limit}
+	e := harness.Env{Clock: lab.Clock(), Topology: lab.Topology(), Rdmabench: *program, HitRate: *hitRate, SimHCA: *simHCA, Shim: *shim, PassLimit: *limit}
 	if e.Topology == "" {
 		e.Topology = "host"
 	}

@@ -99,8 +99,8 @@
 // A proxy speaks memcached's protocol for a program that knows nothing of RDMA, on a unix
 // socket or an address (by default 127.0.0.1:11211), and is itself an RDMA client of a
 // server. Hits of get, gets and bget are READs; everything else is a call, a message to
-// the server. A call that the server does not answer within -timeout (by default a
-// second) ends with SERVER_ERROR. The proxy reconnects to a server that comes back.
+// the server. A command that takes longer than -timeout (by default a second) and an
+// eighth of it ends with SERVER_ERROR. The proxy reconnects to a server that comes back.
 //
 //   - -from is the address of this host to connect from.
 //   - -tenant and -key (a file) authenticate the proxy to the server.

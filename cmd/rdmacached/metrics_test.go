@@ -18,7 +18,7 @@ import (
 
 // The names are such as Prometheus's own linter wants.
 func TestNamesOfMetrics(t *testing.T) {
-	g, err := gateway.New(gateway.Config{Store: remote{}})
+	g, err := gateway.New(gateway.Config{Store: &remote{}})
 	require.NoError(t, err)
 	for _, c := range []prometheus.Collector{
 		newCollector("rdmacached_", metrics, "tenant", func(f func(string, *server.Stats)) { f("red", &server.Stats{}) }),

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -65,18 +66,37 @@ func parseProxy(args []string, out io.Writer) (c proxyConfig, err error) {
 type remote struct {
 	client  *cache.Client
 	timeout time.Duration
+	limit   atomic.Pointer[limit]
 }
 
-// Do asks for as long as a client of memcached waits. While there is no server commands fail
-// after that, and find it when it is back.
-func (r remote) Do(ctx context.Context, q *gateway.Request) (gateway.Reply, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.timeout)
-	defer cancel()
-	return r.client.Do(ctx, q)
+// limit is the context of the commands that begin within an eighth of the timeout: a timer for each
+// command would cost as much as the command.
+type limit struct {
+	ctx, of context.Context
+	until   time.Time // commands may begin
+}
+
+// Do asks for as long as a client of memcached waits, or an eighth longer. While there is no server
+// commands fail after that, and find it when it is back.
+func (r *remote) Do(ctx context.Context, q *gateway.Request) (gateway.Reply, error) {
+	return r.client.Do(r.limited(ctx), q)
+}
+
+func (r *remote) limited(ctx context.Context) context.Context {
+	now := time.Now()
+	l := r.limit.Load()
+	if l == nil || l.of != ctx || now.After(l.until) {
+		l = &limit{of: ctx, until: now.Add(r.timeout / 8)}
+		var cancel context.CancelFunc
+		l.ctx, cancel = context.WithDeadline(ctx, l.until.Add(r.timeout))
+		context.AfterFunc(l.ctx, cancel)
+		r.limit.Store(l)
+	}
+	return l.ctx
 }
 
 // StatLines returns what the client counts, among them what came by READ and what by a message.
-func (r remote) StatLines() [][2]string {
+func (r *remote) StatLines() [][2]string {
 	n := r.client.Stats()
 	line := func(name string, v uint64) [2]string { return [2]string{name, strconv.FormatUint(v, 10)} }
 	connected := uint64(0)
@@ -106,7 +126,7 @@ func proxy(ctx context.Context, c proxyConfig, log *slog.Logger, started func(ne
 		return err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
-	g, err := gateway.New(gateway.Config{Store: remote{client, c.timeout}, MaxItem: int(c.maxItem)})
+	g, err := gateway.New(gateway.Config{Store: &remote{client: client, timeout: c.timeout}, MaxItem: int(c.maxItem)})
 	if err != nil {
 		return err
 	}

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -24,6 +26,31 @@ func TestParseProxy(t *testing.T) {
 		_, err := parseProxy(args, io.Discard)
 		require.Error(t, err, "%q", args)
 	}
+}
+
+// Commands have at least the timeout and at most an eighth more, also if they share a context.
+func TestTimeoutOfCommands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		r := &remote{timeout: 800 * time.Millisecond}
+		first := r.limited(ctx)
+		var last context.Context
+		for range 2000 {
+			last = r.limited(ctx)
+			end, ok := last.Deadline()
+			require.True(t, ok)
+			require.GreaterOrEqual(t, time.Until(end), r.timeout)
+			require.LessOrEqual(t, time.Until(end), r.timeout*9/8)
+			time.Sleep(time.Millisecond)
+		}
+		require.ErrorIs(t, first.Err(), context.DeadlineExceeded)
+		require.NoError(t, last.Err())
+		require.NoError(t, r.limited(t.Context()).Err())
+		cancel()
+		require.ErrorIs(t, last.Err(), context.Canceled)
+		require.ErrorIs(t, r.limited(ctx).Err(), context.Canceled)
+	})
 }
 
 // A socket that was left behind is taken over, and nothing else.

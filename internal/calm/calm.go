@@ -8,7 +8,7 @@ import (
 )
 
 // SpareProcs raises GOMAXPROCS to 4, unless the environment sets it, so that the
-// runtime has idle Ps. Its monitor takes the last P away from each call into C
+// runtime has idle Ps. Its monitor takes the last P away from each call into C or the kernel
 // that lasts longer than 20 us, and goes on looking every 20 us: on one CPU half
 // of the instructions of a READ then are the monitor's. With an idle P it leaves
 // such calls alone, and sleeps.

@@ -10,7 +10,8 @@ import (
 // Do carries out a request. The reply's value is a view that is good until the next call.
 func (s *Store) Do(now uint64, q *wire.Request) wire.Reply {
 	s.advance(now)
-	a := wire.Reply{ID: q.ID, Epoch: s.cfg.Epoch}
+	a := &s.reply
+	*a = wire.Reply{ID: q.ID, Epoch: s.cfg.Epoch}
 	switch {
 	case q.Epoch != 0 && q.Epoch != s.cfg.Epoch:
 		a.Status = wire.WrongEpoch
@@ -19,11 +20,11 @@ func (s *Store) Do(now uint64, q *wire.Request) wire.Reply {
 	default:
 		f := s.cfg.Secret.Fingerprint(q.Key)
 		id, r, ok := s.lookup(f, q.Key)
-		c := call{s: s, q: q, a: &a, fingerprint: f, id: id, old: r, found: ok}
+		c := call{s: s, q: q, a: a, fingerprint: f, id: id, old: r, found: ok}
 		a.Status = c.do()
 	}
 	a.Clock, a.Seq = s.now, s.log.last
-	return a
+	return *a
 }
 
 func (s *Store) doFlush(q *wire.Request) wire.Status {

@@ -60,8 +60,9 @@ type Store struct {
 	found    []wire.Entry
 	crowd    [][]byte
 	scratch  []byte
-	longest  int    // of the records of late
-	pinned   uint32 // an item that must not be moved just now
+	reply    wire.Reply // of Do
+	longest  int        // of the records of late
+	pinned   uint32     // an item that must not be moved just now
 	stats    Stats
 	hot      hot.Keys
 	calls    uint64 // state of the sampler of calls

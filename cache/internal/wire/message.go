@@ -128,7 +128,8 @@ type Request struct {
 	Key      []byte
 	Value    []byte
 	Epoch    uint32
-	ReadOnly bool // of the decoder: no change can come of it
+	ReadOnly bool   // of the decoder: no change can come of it
+	Into     []byte // not sent: memory for the reply's value, from its beginning on, if it is long enough
 }
 
 const requestFixed = 76

@@ -15,14 +15,18 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// cpu returns the time in nanoseconds that a process's threads have had.
+// cpu returns the time in nanoseconds that a process's threads have had, except for those that are simulated
+// devices.
 func (d daemon) cpu() (ns float64, err error) {
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", d.pid))
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", d.pid))
 	if err == nil && len(files) == 0 {
 		err = errors.New("no such process")
 	}
 	for _, f := range files {
-		b, rerr := os.ReadFile(f)
+		if name, _ := os.ReadFile(f + "/comm"); strings.TrimSpace(string(name)) == "simhca" {
+			continue
+		}
+		b, rerr := os.ReadFile(f + "/schedstat")
 		first, _, _ := strings.Cut(string(b), " ")
 		n, perr := strconv.ParseFloat(first, 64)
 		if err = errors.Join(err, rerr, perr); err != nil {

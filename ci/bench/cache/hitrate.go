@@ -23,12 +23,12 @@ var mixes = []struct {
 	{"64MiB_1KB", 64}, {"64MiB_10KB_then_100KB", 64},
 }
 
-// Native needs no device: what is hit does not depend on the wire.
+// Native needs no device: what is hit does not depend on the wire, and gateways have simulated devices.
 func Native(e harness.Env) (list []harness.Benchmark) {
 	for _, mix := range mixes {
 		list = append(list, hitRate(e.HitRate, mix.name, mix.memory))
 	}
-	return list
+	return append(list, gateways(e.SimHCA)...)
 }
 
 // Values of a pass of a mix.

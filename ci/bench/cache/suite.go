@@ -116,4 +116,4 @@ func perftest(size int) harness.Pass {
 }
 
 // Roles are what passes run as processes of their own.
-var Roles = map[string]rig.Role{serverRole: serve, smallRole: serveSmall, busyRole: serveBusy, throughRole: serveThrough, proxyRole: proxy}
+var Roles = map[string]rig.Role{serverRole: serve, smallRole: serveSmall, busyRole: serveBusy, throughRole: serveThrough, proxyRole: proxy, gatewayRole: serveGateway, localProxyRole: serveLocalProxy}

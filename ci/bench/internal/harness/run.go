@@ -26,6 +26,7 @@ type Env struct {
 	Kernel    string
 	Rdmabench string        // path of our program
 	HitRate   string        // path of the program of the cache's hit rates
+	SimHCA    string        // path of simhca.so
 	Shim      string        // path of yield.so
 	PassLimit time.Duration // what a pass may take, on the clock of the run
 	// HostClock, if given, is another clock, which does not run ahead when the guest
