@@ -10,7 +10,7 @@ import (
 
 // begin checks what all meta commands check. If it returns false it has replied.
 func (c *conn) begin(t []string, f *flags, first int, long, mistake string) (bool, error) {
-	c.s.stats.meta.Add(1)
+	c.n.add(metas, 1)
 	switch {
 	case len(t[1]) > wire.MaxKey:
 		return false, c.complain(badFormat)
@@ -37,12 +37,10 @@ func (c *conn) metaGet(t []string) error {
 	f.q.Op = wire.OpGet
 	f.q.Want &^= wire.WantCompare | wire.WantStale
 	f.q.Want |= wire.WantWin
-	c.s.stats.get.Add(1)
 	a := c.do(&f.q)
 	switch a.Status {
 	case wire.OK:
 	case wire.NotFound:
-		c.s.stats.misses.Add(1)
 		if f.quiet {
 			return nil
 		}
@@ -50,7 +48,6 @@ func (c *conn) metaGet(t []string) error {
 	default:
 		return c.complain(failure(a.Status))
 	}
-	c.s.stats.hits.Add(1)
 	out := []byte("HD")
 	if f.value {
 		out = strconv.AppendInt([]byte("VA "), int64(len(a.Value)), 10)
@@ -75,7 +72,7 @@ var modes = map[byte]wire.Op{
 }
 
 func (c *conn) metaSet(t []string) error {
-	c.s.stats.meta.Add(1)
+	c.n.add(metas, 1)
 	switch {
 	case len(t[1]) > wire.MaxKey || len(t) == 2:
 		return c.complain(badFormat)
@@ -97,7 +94,8 @@ func (c *conn) metaSet(t []string) error {
 		mistake = opaqueTooLong
 	case c.tooLarge(string(f.key), f.q.Flags, int(n)):
 		mistake = failure(wire.TooLarge)
-		c.do(&Request{Op: wire.OpDelete, Key: f.key})
+		c.n.add(tooLarge, 1)
+		c.drop(f.key)
 	}
 	if mistake != "" {
 		if err := c.complain(mistake); err != nil {
@@ -116,10 +114,9 @@ func (c *conn) metaSet(t []string) error {
 	if op == wire.OpReplace && f.cas { // as with the cas command
 		f.q.Op = wire.OpSet
 	}
-	c.s.stats.set.Add(1)
 	a := c.do(&f.q)
 	if a.Status == wire.TooLarge && !joins(op) { // the store's limit is lower than memcached's
-		c.do(&Request{Op: wire.OpDelete, Key: f.key})
+		c.drop(f.key)
 		return c.complain(failure(wire.TooLarge))
 	}
 	var code string
@@ -215,7 +212,7 @@ func (c *conn) metaCount(t []string) error {
 
 // metaDebug replies with what is known of a key's record.
 func (c *conn) metaDebug(t []string) error {
-	c.s.stats.meta.Add(1)
+	c.n.add(metas, 1)
 	if len(t) < 2 || len(t[1]) > wire.MaxKey {
 		return c.complain(badFormat)
 	}
@@ -227,7 +224,7 @@ func (c *conn) metaDebug(t []string) error {
 		}
 		key = k
 	}
-	a := c.do(&Request{Op: wire.OpGet, Want: wire.WantNoBump, Key: key})
+	a := c.ask(&Request{Op: wire.OpGet, Want: wire.WantNoBump, Key: key})
 	switch a.Status {
 	case wire.OK:
 	case wire.NotFound:

@@ -98,7 +98,7 @@ func run(ctx context.Context, c *config, log *slog.Logger, hup <-chan os.Signal,
 		if err != nil {
 			return err
 		}
-		g.Store = d.cache
+		g.Store, g.Logger = d.cache, log
 		if d.gateway, err = gateway.New(g); err != nil {
 			return err
 		}
