@@ -55,10 +55,13 @@ func start(ctx context.Context, path string, check bool, hup <-chan os.Signal) e
 	if err != nil {
 		return err
 	}
-	if check {
-		return c.check()
-	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: c.Log}))
+	if check {
+		if err := c.check(log); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		return nil
+	}
 	return run(ctx, &c, log, hup, nil)
 }
 
@@ -90,6 +93,10 @@ func run(ctx context.Context, c *config, log *slog.Logger, hup <-chan os.Signal,
 		}
 	}()
 	if err = d.listen(ctx); err != nil {
+		if ctx.Err() != nil {
+			log.Info("stopped before it served", "error", err)
+			return nil
+		}
 		return err
 	}
 	defer func() { err = errors.Join(err, d.end()) }()
