@@ -12,13 +12,14 @@ import (
 // and nothing that comes later. It counts what comes and goes.
 type inbound struct {
 	net.Conn
-	s      *Server
-	id     uint64
-	tally  tally
-	heard  atomic.Int64 // when something was read, since the gateway began
-	silent bool         // for too long: it is given up
-	asked  bool         // how many bytes have arrived
-	left   int          // of them
+	s       *Server
+	id      uint64
+	tally   tally
+	reading atomic.Bool  // it waits for a command, or for more of one
+	heard   atomic.Int64 // when something was read, since the gateway began
+	silent  bool         // for too long: it is given up
+	asked   bool         // how many bytes have arrived
+	left    int          // of them
 }
 
 // Read is [net.Conn]'s. One goroutine at a time calls it.
@@ -27,6 +28,7 @@ func (c *inbound) Read(b []byte) (int, error) {
 		if c.s.draining.Load() {
 			return c.rest(b)
 		}
+		c.reading.Store(true)
 		n, err := c.Conn.Read(b)
 		c.took(n)
 		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -40,6 +42,7 @@ func (c *inbound) Read(b []byte) (int, error) {
 }
 
 func (c *inbound) took(n int) {
+	c.reading.Store(false)
 	c.tally.add(bytesRead, n)
 	c.heard.Store(int64(time.Since(c.s.begun)))
 }

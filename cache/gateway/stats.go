@@ -162,15 +162,16 @@ func (s *Server) settings() [][2]string {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	port, host, socket := "0", "NULL", "NULL" // of one listener of each kind
 	for l := range s.heard {
 		switch at := l.Addr().(type) {
 		case *net.TCPAddr:
-			lines = append(lines, [2]string{"tcpport", strconv.Itoa(at.Port)}, [2]string{"inter", at.IP.String()})
+			port, host = strconv.Itoa(at.Port), at.IP.String()
 		default:
-			lines = append(lines, [2]string{"domain_socket", at.String()})
+			socket = at.String()
 		}
 	}
-	return lines
+	return append(lines, [2]string{"tcpport", port}, [2]string{"inter", host}, [2]string{"domain_socket", socket})
 }
 
 // conns returns the lines of stats conns. Connections have numbers in the order in which they came.
@@ -183,6 +184,11 @@ func (s *Server) conns() (lines [][2]string) {
 		line := func(name, value string) { lines = append(lines, [2]string{u64(c.id) + ":" + name, value}) }
 		line("addr", address(c.RemoteAddr()))
 		line("listen_addr", address(c.LocalAddr()))
+		if c.reading.Load() {
+			line("state", "conn_waiting")
+		} else {
+			line("state", "conn_parse_cmd")
+		}
 		line("secs_since_last_cmd", strconv.Itoa(int((time.Since(s.begun)-time.Duration(c.heard.Load()))/time.Second)))
 	}
 	return lines

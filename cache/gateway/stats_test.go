@@ -127,7 +127,9 @@ func TestStatsOfConnections(t *testing.T) {
 	require.NotEqual(t, before["bytes_written"], after["bytes_written"])
 
 	conns := p.stats("stats conns")
-	require.Len(t, conns, 6)
+	require.Len(t, conns, 8)
+	require.Equal(t, "conn_parse_cmd", conns["2:state"])
+	require.Eventually(t, func() bool { return p.stats("stats conns")["3:state"] == "conn_waiting" }, 10*time.Second, time.Millisecond)
 	require.Equal(t, "tcp:"+p.nc.LocalAddr().String(), conns["2:addr"])
 	require.Equal(t, "tcp:"+addr, conns["3:listen_addr"])
 	require.Contains(t, conns, "3:secs_since_last_cmd")
@@ -149,7 +151,7 @@ func TestStatsSettings(t *testing.T) {
 	p := dial(t, "tcp", addr)
 	got := p.stats("stats settings")
 	for name, want := range map[string]string{
-		"maxconns": "7", "item_size_max": "5000", "idle_timeout": "60", "tcpport": port, "inter": "127.0.0.1", "maxbytes": u64(8 * 8 << 20),
+		"maxconns": "7", "item_size_max": "5000", "idle_timeout": "60", "tcpport": port, "inter": "127.0.0.1", "domain_socket": "NULL", "maxbytes": u64(8 * 8 << 20),
 		"auth_enabled_ascii": "no", "ssl_enabled": "no", "detail_enabled": "no", "lru_crawler": "no", "cas_enabled": "yes",
 	} {
 		require.Equal(t, want, got[name], name)
