@@ -65,9 +65,12 @@ func (ep *Endpoint) monitor(ctx context.Context, socket string) error {
 		return errors.Join(err, l.Close())
 	}
 	context.AfterFunc(ctx, func() { l.Close() })
+	conns := accept.New(l, func(err error) {
+		ep.logs.log(slog.LevelWarn, "srd: monitor: no connection can be accepted", "socket", socket, "err", err)
+	})
 	ep.served.Go(func() {
 		for {
-			c, err := accept.Next(l, ctx.Done())
+			c, err := conns.Next(ctx.Done())
 			if err != nil {
 				if ctx.Err() == nil {
 					ep.logs.log(slog.LevelWarn, "srd: monitor", "socket", socket, "err", err)

@@ -114,9 +114,9 @@ func dismiss(conn net.Conn, err error) error {
 func ServeLinks(ctx context.Context, l net.Listener, cfg LinkConfig, serve func(context.Context, *Link) error, failed func(net.Addr, error)) error {
 	defer context.AfterFunc(ctx, func() { l.Close() })()
 	defer l.Close()
-	places := pending.New()
+	places, conns := pending.New(), accept.New(l, nil)
 	return serving.Clients(ctx, func(context.Context) (func(context.Context), error) {
-		conn, err := accept.Next(l, ctx.Done())
+		conn, err := conns.Next(ctx.Done())
 		return func(ctx context.Context) {
 			err := errNoReturn
 			defer func() { serving.Tell(ctx, failed, conn.RemoteAddr(), err, errHungUp) }()

@@ -29,6 +29,7 @@ const (
 // conn is one connection. Its commands are carried out one after the other.
 type conn struct {
 	s       *Server
+	n       *tally
 	nc      net.Conn
 	r       *bufio.Reader
 	w       *bufio.Writer
@@ -50,7 +51,7 @@ type conn struct {
 var errQuit = errors.New("gateway: the client is done")
 
 func newConn(s *Server, nc net.Conn, users map[string]string) *conn {
-	c := &conn{s: s, nc: nc, users: users, begun: time.Now(), w: bufio.NewWriterSize(nc, 16<<10), trusted: len(users) == 0}
+	c := &conn{s: s, n: new(tally), nc: nc, users: users, begun: time.Now(), w: bufio.NewWriterSize(nc, 16<<10), trusted: len(users) == 0}
 	c.r = bufio.NewReaderSize(unread{c}, 16<<10)
 	return c
 }
@@ -67,8 +68,6 @@ func (u unread) Read(b []byte) (int, error) {
 }
 
 func (c *conn) serve() {
-	c.s.stats.conns.Add(1)
-	defer c.s.stats.conns.Add(^uint64(0))
 	if t, ok := c.nc.(*tls.Conn); ok {
 		ctx, cancel := context.WithTimeout(c.s.ctx, c.s.cfg.Login)
 		err := t.HandshakeContext(ctx)
@@ -132,7 +131,7 @@ func (c *conn) peek() (byte, error) {
 // refuseBinary writes in the binary protocol why it is not spoken: a response to the
 // request's opcode and opaque with the status "unknown command".
 func (c *conn) refuseBinary() {
-	c.s.stats.binary.Add(1)
+	c.n.add(binaryRefused, 1)
 	const why = "the binary protocol is not supported: use memcached's text or meta protocol"
 	var q, a [24]byte
 	if _, err := io.ReadFull(c.r, q[:]); err != nil {
@@ -284,9 +283,9 @@ func (c *conn) authenticate(line string) error {
 	if len(t) < 2 {
 		return c.complain("CLIENT_ERROR bad authentication token format")
 	}
-	c.s.stats.auths.Add(1)
+	c.n.add(passwords, 1)
 	if !c.knows(t[0], t[1]) {
-		c.s.stats.authErrors.Add(1)
+		c.n.add(passwordErrors, 1)
 		return c.complain("CLIENT_ERROR authentication failure")
 	}
 	c.trusted = true
@@ -301,9 +300,18 @@ func (c *conn) request(op wire.Op, key string) *Request {
 	return &c.q
 }
 
-// do asks the store. After an error the reply is empty, which failure makes a server error. Its
-// value is good until the next request.
+// do asks the store, and counts that. The reply's value is good until the next request.
 func (c *conn) do(q *Request) Reply {
+	a := c.ask(q)
+	c.n.count(q, &a)
+	if d := &c.s.details; d.on.Load() {
+		d.count(q, &a)
+	}
+	return a
+}
+
+// ask asks the store. After an error the reply is empty, which failure makes a server error.
+func (c *conn) ask(q *Request) Reply {
 	q.Into = c.value[:0]
 	a, err := c.s.cfg.Store.Do(c.s.ctx, q)
 	if err != nil {
@@ -318,7 +326,7 @@ func (c *conn) do(q *Request) Reply {
 // drop deletes a record: what was there before must not pass for what was not stored.
 func (c *conn) drop(key []byte) {
 	c.q = Request{Op: wire.OpDelete, Key: key}
-	c.do(&c.q)
+	c.ask(&c.q)
 }
 
 // failure returns the text of outcomes that all commands have in common.

@@ -4,7 +4,7 @@
 //	err = s.Serve(listener)
 //
 // Replies are those of memcached 1.6.18 (Debian 12), byte for byte (TestAgainstMemcached),
-// except for what differs between any two servers: CAS numbers, times, the version, what
+// except for what differs between any two servers: CAS numbers, times, what
 // stats and me report of the inside, and the length to which append and prepend may extend a
 // value (here: as the store allows). They are also those of 1.6.38 (Debian 13), except for
 // the flags that it has added: E of meta commands, x of md, and s and N of ms are refused or
@@ -19,6 +19,13 @@
 //     once; and a password's set of more than 2 KiB ends the connection.
 //   - A client that has not started TLS and given its password within ten seconds is
 //     disconnected.
+//
+// The version command returns 1.6.18 with nothing behind it, since clients parse it.
+//
+// stats counts the commands of this gateway. stats items, slabs, sizes and cachedump report the
+// records of the store, however they came, by ranges of sizes in the place of slabs (see
+// [Inspector]). Statistics of parts that are missing here, such as the LRU crawler, are left
+// out. stats detail counts all commands, for at most 4096 prefixes.
 //
 // Commands that tune memcached's inside (slabs, lru, lru_crawler, watch, extstore) get the
 // reply ERROR. The binary protocol is recognised and refused with the reason. There

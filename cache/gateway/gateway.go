@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"sync"
@@ -41,7 +42,7 @@ type Config struct {
 	MaxConn int               // connections at a time; 0: 1024
 	Idle    time.Duration     // after which a silent connection is closed; 0: never
 	Login   time.Duration     // in which a client has to begin TLS and give its password; 0: ten seconds
-	Version string            // of the version command; empty: goverbs
+	Logger  *slog.Logger      // is told when connections cannot be accepted; nil: none
 }
 
 // ErrClosed is what Serve returns after Close.
@@ -50,22 +51,22 @@ var ErrClosed = errors.New("gateway: closed")
 // Server is a gateway. It is safe for several goroutines.
 type Server struct {
 	cfg     Config
+	begun   time.Time
 	access  atomic.Pointer[access]
 	ctx     context.Context
 	stop    context.CancelFunc
 	mu      sync.Mutex
 	closed  bool
-	open    map[net.Conn]bool
-	heard   map[net.Listener]bool
+	open    map[net.Conn]*inbound
+	heard   map[net.Listener]*accept.Acceptor
+	last    uint64   // connection
+	ended   sums     // of connections that have ended
+	base    baseline // of the stats command
 	serving sync.WaitGroup
 
 	draining atomic.Bool // nothing more is waited for
-
-	stats counters
-}
-
-type counters struct {
-	conns, total, rejected, get, set, touch, meta, flush, hits, misses, auths, authErrors, binary atomic.Uint64
+	own      tally       // of what belongs to no connection
+	details  details
 }
 
 // New makes a gateway that does not listen yet.
@@ -82,10 +83,10 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Login == 0 {
 		cfg.Login = 10 * time.Second
 	}
-	if cfg.Version == "" {
-		cfg.Version = "goverbs"
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, open: map[net.Conn]bool{}, heard: map[net.Listener]bool{}}
+	s := &Server{cfg: cfg, begun: time.Now(), open: map[net.Conn]*inbound{}, heard: map[net.Listener]*accept.Acceptor{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.access.Store(newAccess(cfg.TLS, cfg.Users))
 	return s, nil
@@ -116,10 +117,14 @@ func (s *Server) Serve(l net.Listener) error {
 		s.mu.Unlock()
 		return ErrClosed
 	}
-	s.heard[l] = true
+	a := accept.New(l, func(err error) {
+		s.own.add(shortages, 1)
+		s.cfg.Logger.Error("gateway: clients have to wait: no connection can be accepted", "address", l.Addr().String(), "error", err)
+	})
+	s.heard[l] = a
 	s.mu.Unlock()
 	for {
-		nc, err := accept.Next(l, s.ctx.Done())
+		nc, err := a.Next(s.ctx.Done())
 		if err != nil {
 			s.mu.Lock()
 			closed := s.closed
@@ -141,9 +146,9 @@ func (s *Server) admit(nc net.Conn) {
 		_ = nc.Close()
 		return
 	}
-	s.stats.total.Add(1)
+	s.own.add(accepted, 1)
 	if len(s.open) >= s.cfg.MaxConn {
-		s.stats.rejected.Add(1)
+		s.own.add(rejected, 1)
 		go func() {
 			_ = nc.SetDeadline(time.Now().Add(time.Second))
 			if s.access.Load().tls == nil {
@@ -153,16 +158,25 @@ func (s *Server) admit(nc net.Conn) {
 		}()
 		return
 	}
-	s.open[nc] = true
+	s.last++
+	in := &inbound{Conn: nc, s: s, id: s.last}
+	in.took(0)
+	s.open[nc] = in
 	s.serving.Go(func() {
-		rw, by := net.Conn(&inbound{Conn: nc, ending: &s.draining}), s.access.Load()
+		rw, by := net.Conn(in), s.access.Load()
 		if by.tls != nil {
 			rw = tls.Server(rw, by.tls)
 		}
-		newConn(s, rw, by.users).serve()
+		c := newConn(s, rw, by.users)
+		c.n = &in.tally
+		c.serve()
 		_ = rw.Close()
+		if in.silent && c.trusted {
+			in.tally.add(idleKicks, 1)
+		}
 		s.mu.Lock()
 		delete(s.open, nc)
+		s.ended.add(&in.tally)
 		s.mu.Unlock()
 	})
 }
@@ -217,19 +231,24 @@ type Stats struct {
 	Connections uint64 // now
 	Total       uint64
 	Rejected    uint64 // connections beyond MaxConn
-	Gets, Hits  uint64 // keys, of commands that return values
+	Gets, Hits  uint64 // keys of commands that return values and do not touch
 	AuthErrors  uint64 // passwords that were wrong
 	Binary      uint64 // clients of the binary protocol, which is refused
+	IdleKicks   uint64 // connections that were silent for longer than Idle
+	Shortages   uint64 // times that connections waited since the process had no file descriptors
 	TLS         bool   // connections have to use it
 	Passwords   bool   // clients have to give one
 }
 
 // Stats returns the counters.
 func (s *Server) Stats() Stats {
-	n, by := &s.stats, s.access.Load()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, by := s.sum(), s.access.Load()
 	return Stats{
-		Connections: n.conns.Load(), Total: n.total.Load(), Rejected: n.rejected.Load(), Gets: n.get.Load(), Hits: n.hits.Load(),
-		AuthErrors: n.authErrors.Load(), Binary: n.binary.Load(), TLS: by.tls != nil, Passwords: len(by.users) > 0,
+		Connections: uint64(len(s.open)), Total: n[accepted], Rejected: n[rejected], Gets: n[getHits] + n[getMisses], Hits: n[getHits],
+		AuthErrors: n[passwordErrors], Binary: n[binaryRefused], IdleKicks: n[idleKicks], Shortages: n[shortages],
+		TLS: by.tls != nil, Passwords: len(by.users) > 0,
 	}
 }
 

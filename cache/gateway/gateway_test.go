@@ -18,18 +18,6 @@ func TestNewRefuses(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestStats(t *testing.T) {
-	_, addr := newServer(t, Config{Version: "9"})
-	p := dial(t, "tcp", addr)
-	require.Equal(t, "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\nVERSION 9\r\n", p.ask("set a 0 0 1\r\nx\r\nget a b\r\nversion\r\n"))
-	got := p.ask("stats\r\n")
-	for _, line := range []string{"STAT get_hits 1", "STAT get_misses 1", "STAT cmd_set 1", "STAT curr_connections 1", "STAT curr_items 0"} {
-		require.Contains(t, got, line+"\r\n")
-	}
-	require.True(t, strings.HasSuffix(got, "END\r\n"))
-	require.Empty(t, p.rest("quit\r\n"))
-}
-
 // The reason comes in the protocol that was spoken.
 func TestBinaryIsRefused(t *testing.T) {
 	s, addr := newServer(t, Config{})
@@ -41,7 +29,7 @@ func TestBinaryIsRefused(t *testing.T) {
 	require.Equal(t, byte(7), got[12])
 	require.Contains(t, got, "not supported: use memcached's text or meta protocol")
 	require.Len(t, got, 24+int(got[11]))
-	require.Equal(t, uint64(1), s.stats.binary.Load())
+	require.Equal(t, uint64(1), s.Stats().Binary)
 }
 
 func TestLimits(t *testing.T) {
@@ -52,7 +40,7 @@ func TestLimits(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "ERROR Too many open connections\r\n", (&peer{t, nc}).rest(""))
 	_ = nc.Close()
-	require.Equal(t, uint64(1), s.stats.rejected.Load())
+	require.Equal(t, uint64(1), s.Stats().Rejected)
 	require.Equal(t, "SERVER_ERROR object too large for cache\r\nEND\r\n", p.ask("set a 0 0 60\r\n"+strings.Repeat("x", 60)+"\r\nget a\r\n"),
 		"what was not stored does not leave the old value behind")
 	require.Contains(t, p.ask("get "+strings.Repeat("a ", 20000)+"\r\n"), "END")

@@ -11,7 +11,7 @@ import (
 // begin checks what all meta commands check, and returns the command's flags. If it returns nil it
 // has replied.
 func (c *conn) begin(t []string, first int, long, mistake string) (*flags, error) {
-	c.s.stats.meta.Add(1)
+	c.n.add(metas, 1)
 	switch {
 	case len(t[1]) > wire.MaxKey:
 		return nil, c.complain(badFormat)
@@ -44,12 +44,10 @@ func (c *conn) metaGet(t []string) error {
 	f.q.Op = wire.OpGet
 	f.q.Want &^= wire.WantCompare | wire.WantStale
 	f.q.Want |= wire.WantWin
-	c.s.stats.get.Add(1)
 	a := c.do(&f.q)
 	switch a.Status {
 	case wire.OK:
 	case wire.NotFound:
-		c.s.stats.misses.Add(1)
 		if f.quiet {
 			return nil
 		}
@@ -57,7 +55,6 @@ func (c *conn) metaGet(t []string) error {
 	default:
 		return c.complain(failure(a.Status))
 	}
-	c.s.stats.hits.Add(1)
 	out := c.w.AvailableBuffer()
 	if f.value {
 		out = strconv.AppendInt(append(out, "VA "...), int64(len(a.Value)), 10)
@@ -84,7 +81,7 @@ var modes = map[byte]wire.Op{
 }
 
 func (c *conn) metaSet(t []string) error {
-	c.s.stats.meta.Add(1)
+	c.n.add(metas, 1)
 	switch {
 	case len(t[1]) > wire.MaxKey || len(t) == 2:
 		return c.complain(badFormat)
@@ -105,6 +102,7 @@ func (c *conn) metaSet(t []string) error {
 		mistake = opaqueTooLong
 	case c.tooLarge(string(f.key), f.q.Flags, int(n)):
 		mistake = failure(wire.TooLarge)
+		c.n.add(tooLarge, 1)
 		c.drop(f.key)
 	}
 	if mistake != "" {
@@ -124,7 +122,6 @@ func (c *conn) metaSet(t []string) error {
 	if op == wire.OpReplace && f.cas { // as with the cas command
 		f.q.Op = wire.OpSet
 	}
-	c.s.stats.set.Add(1)
 	a := c.do(&f.q)
 	if a.Status == wire.TooLarge && !joins(op) { // the store's limit is lower than memcached's
 		c.drop(f.key)
@@ -221,7 +218,7 @@ func (c *conn) metaCount(t []string) error {
 
 // metaDebug replies with what is known of a key's record.
 func (c *conn) metaDebug(t []string) error {
-	c.s.stats.meta.Add(1)
+	c.n.add(metas, 1)
 	if len(t) < 2 || len(t[1]) > wire.MaxKey {
 		return c.complain(badFormat)
 	}
@@ -234,7 +231,7 @@ func (c *conn) metaDebug(t []string) error {
 		}
 		q.Key = k
 	}
-	key, a := q.Key, c.do(q)
+	key, a := q.Key, c.ask(q)
 	switch a.Status {
 	case wire.OK:
 	case wire.NotFound:

@@ -44,7 +44,27 @@ func (l *local) Do(_ context.Context, q *Request) (Reply, error) {
 	return a, nil
 }
 
-func (l *local) StatLines() [][2]string { return [][2]string{{"curr_items", "0"}} }
+func (l *local) StatLines() [][2]string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.s.Stats()
+	return [][2]string{{"curr_items", u64(uint64(n.Items))}, {"total_items", u64(n.Stored)}, {"limit_maxbytes", u64(uint64(n.Arena.Total))}}
+}
+
+func (l *local) Ranges() []store.Range {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.s.Ranges()
+}
+
+func (l *local) Keys(id, limit int) (list []store.Listed) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for from := -1; from != 0; {
+		list, from = l.s.Keys(uint64(time.Since(l.begin)/time.Millisecond), id, max(from, 0), limit, list)
+	}
+	return list
+}
 
 func newServer(t testing.TB, cfg Config) (*Server, string) {
 	if cfg.Store == nil {

@@ -34,7 +34,7 @@ func init() {
 		"touch":          {3, 4, (*conn).touch},
 		"flush_all":      {1, 3, (*conn).flush},
 		"verbosity":      {2, 3, (*conn).verbosity},
-		"version":        {1, maxTokens, func(c *conn, _ []string) error { return c.say("VERSION " + c.s.cfg.Version) }},
+		"version":        {1, maxTokens, func(c *conn, _ []string) error { return c.say("VERSION " + memcachedVersion) }},
 		"quit":           {1, maxTokens, func(*conn, []string) error { return errQuit }},
 		"shutdown":       {1, maxTokens, func(c *conn, _ []string) error { return c.say("ERROR: shutdown not enabled") }},
 		"cache_memlimit": {2, 3, (*conn).memlimit},
@@ -65,7 +65,6 @@ func (c *conn) get(t []string, how retrieval) error {
 			return c.say(badExptime)
 		}
 		want, expiry, keys = wire.WantTouch, until(exp), t[2:]
-		c.s.stats.touch.Add(uint64(len(keys)))
 	}
 	read := func(k string) Reply {
 		q := c.request(wire.OpGet, k)
@@ -81,11 +80,9 @@ func (c *conn) get(t []string, how retrieval) error {
 		}
 	}
 	for _, k := range keys {
-		c.s.stats.get.Add(1)
 		a := read(k)
 		switch a.Status {
 		case wire.OK:
-			c.s.stats.hits.Add(1)
 			out := append(append(append(c.w.AvailableBuffer(), "VALUE "...), k...), ' ')
 			out = append(strconv.AppendUint(out, uint64(a.Flags), 10), ' ')
 			out = strconv.AppendInt(out, int64(len(a.Value)), 10)
@@ -97,7 +94,6 @@ func (c *conn) get(t []string, how retrieval) error {
 				return err // the client has gone
 			}
 		case wire.NotFound:
-			c.s.stats.misses.Add(1)
 		default:
 			return c.say(failure(a.Status))
 		}
@@ -126,8 +122,8 @@ func (c *conn) store(t []string, op wire.Op, want uint32) error {
 		return c.say(badFormat)
 	}
 	q.Flags, q.Expiry = uint32(flags), until(exp)
-	c.s.stats.set.Add(1)
 	if c.tooLarge(t[1], q.Flags, int(n)) {
+		c.n.add(tooLarge, 1)
 		if op == wire.OpSet && want == 0 {
 			c.drop(q.Key)
 		}
@@ -221,7 +217,6 @@ func (c *conn) touch(t []string) error {
 	if !ok {
 		return c.say(badExptime)
 	}
-	c.s.stats.touch.Add(1)
 	q := c.request(wire.OpGet, t[1])
 	q.Want, q.Expiry = wire.WantTouch|wire.WantNoValue, until(exp)
 	a := c.do(q)
@@ -231,7 +226,6 @@ func (c *conn) touch(t []string) error {
 func (c *conn) flush(t []string) error {
 	quiet := len(t) > 1 && c.quiet(t)
 	q := Request{Op: wire.OpFlush}
-	c.s.stats.flush.Add(1)
 	if len(t) > 2 || len(t) == 2 && !quiet {
 		exp, ok := signed(t[1])
 		if !ok {
@@ -262,33 +256,4 @@ func (c *conn) memlimit(t []string) error {
 		return c.say("ERROR")
 	}
 	return c.say("MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust")
-}
-
-// tellStats replies with the counters of gateway and store. Those of memcached's inside are
-// empty.
-func (c *conn) tellStats(t []string) error {
-	if len(t) > 1 {
-		switch t[1] {
-		case "reset":
-			return c.say("RESET")
-		case "settings", "items", "slabs", "conns", "sizes":
-			return c.say("END")
-		}
-		return c.say("ERROR")
-	}
-	n := &c.s.stats
-	lines := [][2]string{
-		{"version", c.s.cfg.Version},
-		{"curr_connections", u64(n.conns.Load())}, {"total_connections", u64(n.total.Load())},
-		{"rejected_connections", u64(n.rejected.Load())},
-		{"cmd_get", u64(n.get.Load())}, {"cmd_set", u64(n.set.Load())}, {"cmd_flush", u64(n.flush.Load())},
-		{"cmd_touch", u64(n.touch.Load())}, {"cmd_meta", u64(n.meta.Load())},
-		{"get_hits", u64(n.hits.Load())}, {"get_misses", u64(n.misses.Load())},
-		{"auth_cmds", u64(n.auths.Load())}, {"auth_errors", u64(n.authErrors.Load())},
-		{"binary_refused", u64(n.binary.Load())},
-	}
-	for _, l := range append(lines, c.s.cfg.Store.StatLines()...) {
-		c.w.WriteString("STAT " + l[0] + " " + l[1] + "\r\n")
-	}
-	return c.say("END")
 }

@@ -79,8 +79,11 @@ func (d *door) serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { _ = d.listener.Close() })()
+	conns := accept.New(d.listener, func(err error) {
+		d.log.Error("cache: clients have to wait: no connection can be accepted", "address", d.listener.Addr().String(), "error", err)
+	})
 	for {
-		conn, err := accept.Next(d.listener, ctx.Done())
+		conn, err := conns.Next(ctx.Done())
 		switch {
 		case err == nil:
 			clients.Go(func() { d.greet(ctx, conn) })

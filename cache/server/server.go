@@ -201,6 +201,9 @@ func newServer(ctx context.Context, addr net.Addr, cfg Config) (*Server, error) 
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
+	if err := cfg.CheckHost(); err != nil {
+		return nil, err
+	}
 	cfg.defaults()
 	s := bare(addr, cfg)
 	if err := s.open(ctx); err != nil {
@@ -248,12 +251,16 @@ func (s *Server) open(ctx context.Context) error {
 	if s.none, err = s.records.CreateSRQ(verbs.SRQConfig{MaxWR: 1}); err != nil {
 		return err
 	}
-	return s.furnish()
+	return s.furnish(ctx)
 }
 
-// furnish registers the memory and makes the store.
-func (s *Server) furnish() error {
+// furnish registers the memory and makes the store. Until it takes the snapshot it ends with ctx, between two
+// registrations.
+func (s *Server) furnish(ctx context.Context) error {
 	for left := s.cfg.Memory / memoryUnit * memoryUnit; left > 0; left -= min(left, wire.MaxRegion) {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("cache: set up %d bytes: %w", s.cfg.Memory, err)
+		}
 		mr, err := s.records.AllocMR(min(left, wire.MaxRegion), verbs.MRConfig{Access: verbs.RemoteRead, ReadOnly: true, Pages: s.cfg.Pages})
 		if err != nil {
 			return err
@@ -263,7 +270,7 @@ func (s *Server) furnish() error {
 	if len(s.offer) > verbs.MaxRegions {
 		return fmt.Errorf("cache: memory of %d bytes: more than %d registrations", s.cfg.Memory, verbs.MaxRegions)
 	}
-	if err := s.empty(); err != nil {
+	if err := errors.Join(ctx.Err(), s.empty()); err != nil {
 		return err
 	}
 	if s.cfg.Snapshot != "" {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/snapshot"
@@ -111,21 +112,39 @@ func (s *Server) warm(path string) error {
 		return err
 	}
 	defer f.Close()
-	if err := errors.Join(os.Rename(path, path+taken), syncFolder(path)); err != nil {
+	aside, err := takenName(path)
+	if err != nil {
 		return err
 	}
-	restored, read, err := readSnapshot(f, s.store, s.now(), time.Now().UnixMilli(), s.epoch)
+	if err := errors.Join(os.Rename(path, aside), syncFolder(path)); err != nil {
+		return err
+	}
+	there, read, err := readSnapshot(f, s.store, s.now(), time.Now().UnixMilli(), s.epoch)
 	if err != nil {
-		s.cfg.Logger.Error("cache: the snapshot is not used: the cache begins empty", "file", path+taken, "error", err)
+		s.cfg.Logger.Error("cache: the snapshot is not used: the cache begins empty", "file", aside, "error", err)
 		return s.empty()
 	}
-	s.cfg.Logger.Info("cache: records of the last life", "file", path, "records", restored, "gone", read-restored)
-	return os.Remove(path + taken)
+	s.cfg.Logger.Info("cache: records of the last life", "file", path, "records", there, "gone", read-there)
+	return os.Remove(aside)
 }
 
-// readSnapshot returns how many records it restored, of how many that it read. After an error the
-// store is of no use.
-func readSnapshot(r io.Reader, s *store.Store, now uint64, wall int64, epoch uint32) (restored, read int, err error) {
+// takenName returns a name for a snapshot that is about to be read. Files that have such names already
+// were not restored, and stay.
+func takenName(path string) (string, error) {
+	name := path + taken
+	for n := 1; ; n++ {
+		if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+			return name, nil
+		} else if err != nil {
+			return "", err
+		}
+		name = path + taken + "." + strconv.Itoa(n)
+	}
+}
+
+// readSnapshot returns how many records there are, of how many that it read: the others have expired, or
+// were evicted since there is less memory. After an error the store is of no use.
+func readSnapshot(r io.Reader, s *store.Store, now uint64, wall int64, epoch uint32) (there, read int, err error) {
 	in, h, err := snapshot.NewReader(r)
 	if err != nil {
 		return 0, 0, err
@@ -139,13 +158,13 @@ func readSnapshot(r io.Reader, s *store.Store, now uint64, wall int64, epoch uin
 	var it snapshot.Item
 	for {
 		if err := in.Next(&it); errors.Is(err, io.EOF) {
-			return restored, read, nil
+			return s.Stats().Items, read, nil
 		} else if err != nil {
 			return 0, read, err
 		}
 		read++
-		if keep && s.Restore(now, &it, passed) {
-			restored++
+		if keep {
+			s.Restore(now, &it, passed)
 		}
 	}
 }

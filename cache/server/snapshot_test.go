@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -17,10 +18,12 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
-func newStore(t *testing.T, epoch uint32) *store.Store {
+func newStore(t *testing.T, epoch uint32) *store.Store { return newStoreOf(t, epoch, 1<<20) }
+
+func newStoreOf(t *testing.T, epoch uint32, memory int) *store.Store {
 	a, err := arena.New(64 << 10)
 	require.NoError(t, err)
-	_, err = a.Add(make([]byte, 1<<20))
+	_, err = a.Add(make([]byte, memory))
 	require.NoError(t, err)
 	s, err := store.New(store.Config{Epoch: epoch, Secret: wire.Secret{uint64(epoch)}, Arena: a, Log: 64,
 		AllocTable: plainTable, FreeTable: func([]byte) {}})
@@ -160,6 +163,86 @@ func TestDamagedSnapshot(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 	_, err = os.Stat(path + taken)
 	require.NoError(t, err, "for who wants to look at it")
+}
+
+// What was not restored stays, whatever later lives leave.
+func TestDamagedSnapshotsStay(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "snapshot")
+	var out bytes.Buffer
+	for _, text := range []string{"first", "", "second", ""} {
+		if text == "" {
+			before := newStore(t, 1)
+			fill(before, 10)
+			_, err := writeSnapshot(path, before, 1)
+			require.NoError(t, err)
+		} else {
+			require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		}
+		require.NoError(t, host(t, path, &out).warm(path))
+	}
+	for name, want := range map[string]string{path + taken: "first", path + taken + ".1": "second"} {
+		b, err := os.ReadFile(name)
+		require.NoError(t, err)
+		require.Equal(t, want, string(b))
+	}
+	left, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	require.Len(t, left, 2)
+}
+
+// Records for which a smaller memory has no room are gone, and are counted so.
+func TestSnapshotIntoLessMemory(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "snapshot")
+	before := newStoreOf(t, 1, 4<<20)
+	for i := range 2000 {
+		before.Do(1, &wire.Request{Op: wire.OpSet, Key: fmt.Append(nil, i), Value: make([]byte, 1000)})
+	}
+	require.Equal(t, 2000, before.Stats().Items)
+	_, err := writeSnapshot(path, before, 1)
+	require.NoError(t, err)
+	var out bytes.Buffer
+	s := host(t, path, &out)
+	require.NoError(t, s.warm(path))
+	n := s.store.Stats().Items
+	require.Less(t, n, 1000)
+	require.Contains(t, out.String(), fmt.Sprintf("records=%d gone=%d", n, 2000-n))
+}
+
+// A server that is to end while its memory is set up does not go on, and the next life finds the snapshot.
+func TestSetUpIsCancelled(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "snapshot")
+	require.NoError(t, os.WriteFile(path, []byte("a snapshot"), 0o600))
+	s := bare(&net.TCPAddr{}, Config{Snapshot: path, Memory: 1 << 20})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, s.furnish(ctx), context.Canceled)
+	require.FileExists(t, path)
+}
+
+// What a host cannot do is found out before there are records that it would lose.
+func TestCheckHost(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "snapshot")
+	require.NoError(t, Config{Snapshot: path}.CheckHost())
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
+
+	require.ErrorIs(t, Config{Snapshot: filepath.Join(dir, "none", "snapshot")}.CheckHost(), os.ErrNotExist)
+	require.ErrorContains(t, Config{Snapshot: dir}.CheckHost(), "is no file")
+	require.ErrorContains(t, Config{Memory: 1 << 55}.CheckHost(), "this host has")
+	_, err = newServer(t.Context(), &net.TCPAddr{}, Config{Snapshot: filepath.Join(dir, "none", "snapshot")})
+	require.ErrorIs(t, err, os.ErrNotExist)
+
+	if os.Getuid() == 0 {
+		t.Skip("root may write everywhere")
+	}
+	require.NoError(t, os.WriteFile(path, []byte("a snapshot"), 0o200))
+	require.ErrorIs(t, Config{Snapshot: path}.CheckHost(), os.ErrPermission)
+	require.NoError(t, os.Chmod(path, 0o600))
+	require.NoError(t, os.Chmod(dir, 0o500))
+	require.ErrorIs(t, Config{Snapshot: path}.CheckHost(), os.ErrPermission)
+	require.NoError(t, os.Chmod(dir, 0o700))
 }
 
 // After Save nothing changes any more, and there is no Save while clients may change something.

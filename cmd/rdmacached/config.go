@@ -4,10 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -115,36 +113,36 @@ func readConfig(path string) (config, error) {
 
 func parseConfig(b []byte) (config, error) {
 	c := config{}
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil {
-		var at *json.SyntaxError
-		if errors.As(err, &at) {
-			err = fmt.Errorf("line %d: %w", 1+bytes.Count(b[:at.Offset], []byte("\n")), err)
-		}
-		return c, err
+	err := decode(b, &c)
+	if err == nil {
+		err = c.checkKeys()
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return c, errors.New("something follows the end")
+	if err != nil {
+		err = locate(b, err)
 	}
+	return c, err
+}
+
+// checkKeys returns what is wrong with the values by themselves and with each other.
+func (c *config) checkKeys() error {
 	switch {
 	case c.Listen == "":
-		return c, errors.New(`"listen" is missing: the address for RDMA clients`)
+		return errors.New(`"listen" is missing: the address for RDMA clients`)
 	case (c.Gateway.Certificate == "") != (c.Gateway.Key == ""):
-		return c, errors.New(`"certificate" and "key" of the gateway belong together`)
+		return at("gateway", errors.New(`"certificate" and "key" of the gateway belong together`))
 	case c.Gateway.Listen == "" && (c.Gateway.Certificate != "" || c.Gateway.Users != ""):
-		return c, errors.New(`"listen" of the gateway is missing`)
+		return at("gateway", errors.New(`"listen" of the gateway is missing`))
 	case c.Gateway.Connections < 0:
-		return c, errors.New(`"connections" of the gateway is below 0`)
+		return at("gateway.connections", errors.New(`"connections" of the gateway is below 0`))
 	}
-	for _, a := range [...]struct{ what, address string }{
-		{`"listen"`, c.Listen}, {`"listen" of the gateway`, c.Gateway.Listen}, {`"metrics"`, c.Metrics},
+	for _, a := range [...]struct{ key, what, address string }{
+		{"listen", `"listen"`, c.Listen}, {"gateway.listen", `"listen" of the gateway`, c.Gateway.Listen}, {"metrics", `"metrics"`, c.Metrics},
 	} {
 		if _, _, err := net.SplitHostPort(a.address); err != nil && a.address != "" {
-			return c, fmt.Errorf("%s is no address, such as 10.77.0.2:7481: %w", a.what, err)
+			return at(a.key, fmt.Errorf("%s is no address, such as 10.77.0.2:7481: %w", a.what, err))
 		}
 	}
-	return c, c.checkTenants()
+	return c.checkTenants()
 }
 
 func (c *config) server(log *slog.Logger) (s server.Config, err error) {
@@ -161,22 +159,27 @@ func (c *config) server(log *slog.Logger) (s server.Config, err error) {
 	}, err
 }
 
-// check says what is wrong with the configuration and the files that it names, as far as that can be said
-// without the device.
-func (c *config) check() error {
+// check says what is wrong with the configuration, the files that it names and this host, as far as that can
+// be said without the device.
+func (c *config) check(log *slog.Logger) error {
 	_, err := c.gateway()
 	if len(c.Tenants) == 0 {
-		s, kerr := c.server(nil)
-		return errors.Join(err, kerr, s.Check())
+		s, kerr := c.server(log)
+		return errors.Join(err, kerr, s.Check(), s.CheckHost())
 	}
+	all := server.Config{}
 	for _, name := range slices.Sorted(maps.Keys(c.Tenants)) {
-		t, kerr := c.tenant(name, slog.New(slog.DiscardHandler))
+		t, kerr := c.tenant(name, log)
 		if kerr == nil {
-			kerr = t.Check()
+			kerr = errors.Join(t.Check(), t.CheckHost())
 		}
+		all.Memory += t.Memory
 		if kerr != nil {
 			err = errors.Join(err, fmt.Errorf("tenant %q: %w", name, kerr))
 		}
+	}
+	if err == nil {
+		err = all.CheckHost()
 	}
 	return err
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -71,7 +73,7 @@ func TestKeys(t *testing.T) {
 
 func TestConfigRefuses(t *testing.T) {
 	for text, why := range map[string]string{
-		``:                                       "EOF",
+		``:                                       "line 1: the file is empty",
 		`{}`:                                     "missing",
 		`{"listen": ":1"} more`:                  "",
 		`{"listen": ":1"} {}`:                    "follows",
@@ -110,6 +112,36 @@ func TestConfigRefuses(t *testing.T) {
 	require.ErrorContains(t, start(t.Context(), "", false, nil), "usage")
 }
 
+// An error says where in the file it is.
+func TestConfigErrorsHaveLines(t *testing.T) {
+	for text, want := range map[string]string{
+		"\n\"memmory\": 5":        `line 3: "memmory": there is no such key`,
+		"\n\"memory\":\n \"5MB\"": `line 3: "memory": "5MB" is no number of bytes`,
+		"\n\"gateway\": {\n\"listen\": \":2\",\n\"idle\": \"5\"}":            `line 5: "gateway.idle": "5" is no time`,
+		"\n\"gateway\": {\n\"connections\": \"x\"}":                          `line 4: "gateway.connections": a value of type string in the place of a whole number`,
+		"\n\"gateway\": {\n\"idle\": 5}":                                     `line 4: "gateway.idle": a value of type number in the place of a string`,
+		"\n\n\"gateway\": []":                                                `line 4: "gateway": a value of type array in the place of an object`,
+		"\n\"gateway\": {\n\"door\": {\"a\": 1}}":                            `line 4: "gateway.door": there is no such key`,
+		"\n\"dc\": {\n\"responders\": -1}":                                   `line 3: "responders" of "dc" is not within`,
+		"\n\"gateway\": {\n\"listen\": \":2\",\n\"connections\": -1}":        `line 5: "connections" of the gateway`,
+		"\n\"metrics\": \"1\"":                                               `line 3: "metrics" is no address`,
+		"\n\"tenants\": {\n\"red\": {},\n\"blue\": {\"clients\": \"x\"}}":    `line 5: "tenants.blue.clients": a value of type string`,
+		"\n\"tenants\": {\n\"a\": {\"key\": \"k\"},\n\"b\": {\n\"key\": 3}}": `line 6: "tenants.b.key": a value of type number in the place of a string`,
+		"\n\"tenants\": {\n\"a\": {\"key\": \"k\"},\n\"b\": {}}":             `line 5: "key" of tenant "b" is missing`,
+		"\n\"log\":\n 5,,":                                                   `line 4: `,
+	} {
+		_, err := parseConfig([]byte("{\n\"listen\": \":1\"," + text + "\n}\n"))
+		require.ErrorContains(t, err, want, text)
+	}
+	_, err := parseConfig([]byte("{\n\"listen\": \":1\",\n"))
+	require.ErrorContains(t, err, "line 3: the text ends")
+	_, err = parseConfig([]byte("{\n\"listen\": \":1\"}\n\n{}"))
+	require.ErrorContains(t, err, "line 4: something follows")
+	file := filepath.Join(t.TempDir(), "rdmacached.json")
+	require.NoError(t, os.WriteFile(file, []byte(`{"listen": ":1", "memory": "x"}`), 0o600))
+	require.ErrorContains(t, start(t.Context(), file, true, nil), file+`: line 1: "memory": "x" is no number`)
+}
+
 // What -check finds right is not refused when the daemon begins, but for want of a device.
 func TestCheck(t *testing.T) {
 	dir := t.TempDir()
@@ -128,13 +160,24 @@ func TestCheck(t *testing.T) {
 		`"tenants": {"red": {"key": "` + short + `"}}`:    `tenant "red": cache: key of 15 bytes`,
 		`"tenants": {"red": {"key": "` + dir + `/none"}}`: "no such file",
 		`"tenants": {"red": {"key": "` + key + `", "memory": "1KiB"}, "blue": {"key": "` + key + `"}}`: `tenant "red": cache: memory`,
+		`"memory": "1023TiB"`:                                                          "this host has",
+		`"snapshot": "` + dir + `/none/snapshot"`:                                      "no such file",
+		`"snapshot": "` + dir + `"`:                                                    dir + " is no file",
+		`"tenants": {"red": {"key": "` + key + `", "memory": "1023TiB"}}`:              `tenant "red": cache: memory`,
+		`"tenants": {"red": {"key": "` + key + `", "snapshot": "` + dir + `/none/s"}}`: `tenant "red": cache: snapshot`,
 	} {
-		err := start(t.Context(), write("config", `{"listen": ":1", `+text+`}`), true, nil)
+		file := write("config", `{"listen": ":1", `+text+`}`)
+		err := start(t.Context(), file, true, nil)
 		require.ErrorContains(t, err, why, text)
+		require.ErrorContains(t, err, file+": ")
 		err = start(t.Context(), write("config", `{"listen": "127.0.0.1:0", `+text+`}`), false, nil)
 		require.Error(t, err, text)
 	}
+	half := strconv.FormatUint(machineMemory(t)/3*2, 10)
+	require.ErrorContains(t, start(t.Context(), write("config", `{"listen": ":1", "memory": `+half+`, "tenants": {"red": {"key": "`+key+`"}, "blue": {"key": "`+key+`"}}}`), true, nil), "this host has")
 	require.NoError(t, start(t.Context(), write("config", `{"listen": ":1", "tenants": {"red": {"key": "`+key+`"}}}`), true, nil))
+	require.NoError(t, start(t.Context(), write("config", `{"listen": ":1", "snapshot": "`+dir+`/snapshot"}`), true, nil))
+	require.NoFileExists(t, dir+"/snapshot")
 	require.NoError(t, start(t.Context(), write("config", `{"listen": ":1", "key": "`+key+`", "max_value": "2MiB"}`), true, nil))
 }
 
@@ -159,4 +202,14 @@ func TestUsers(t *testing.T) {
 	require.ErrorContains(t, start(t.Context(), file, true, nil), "no users")
 	file = write("config", `{"listen": ":1", "gateway": {"listen": ":2", "certificate": "`+dir+`/x", "key": "`+dir+`/y"}}`)
 	require.ErrorIs(t, start(t.Context(), file, true, nil), os.ErrNotExist)
+}
+
+// machineMemory returns the bytes of memory that this host has.
+func machineMemory(t *testing.T) uint64 {
+	b, err := os.ReadFile("/proc/meminfo")
+	require.NoError(t, err)
+	var kib uint64
+	_, err = fmt.Sscanf(string(b), "MemTotal: %d kB", &kib)
+	require.NoError(t, err)
+	return kib << 10
 }

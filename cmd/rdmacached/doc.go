@@ -2,7 +2,7 @@
 // cache), and to programs that speak memcached's protocol over TCP.
 //
 //	rdmacached -config /etc/rdmacached.json
-//	rdmacached -config /etc/rdmacached.json -check   # is the file right?
+//	rdmacached -config /etc/rdmacached.json -check   # is the file right, for this host?
 //
 // Everything in the configuration except "listen" is optional:
 //
@@ -88,8 +88,9 @@
 // values, flags, CAS numbers, and the time they have left, less the time between.
 //
 // A snapshot is loaded only once, so after a crash the cache is empty. It is also empty
-// if the snapshot is damaged, which is logged as an error; the damaged file stays beside
-// the configured one, with the ending .taken. Do not restore old snapshots: their values
+// if the snapshot is damaged or has another format, which is logged as an error; that file
+// stays beside the configured one, with the ending .taken, or .taken.1 and so on. The daemon
+// does not start, and -check fails, if the snapshot could not be written. Do not restore old snapshots: their values
 // may have changed since.
 //
 // # A proxy

@@ -57,10 +57,13 @@ func start(ctx context.Context, path string, check bool, hup <-chan os.Signal) e
 	if err != nil {
 		return err
 	}
-	if check {
-		return c.check()
-	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: c.Log}))
+	if check {
+		if err := c.check(log); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		return nil
+	}
 	return run(ctx, &c, log, hup, nil)
 }
 
@@ -92,6 +95,10 @@ func run(ctx context.Context, c *config, log *slog.Logger, hup <-chan os.Signal,
 		}
 	}()
 	if err = d.listen(ctx); err != nil {
+		if ctx.Err() != nil {
+			log.Info("stopped before it served", "error", err)
+			return nil
+		}
 		return err
 	}
 	defer func() { err = errors.Join(err, d.end()) }()
@@ -100,7 +107,7 @@ func run(ctx context.Context, c *config, log *slog.Logger, hup <-chan os.Signal,
 		if err != nil {
 			return err
 		}
-		g.Store = d.cache
+		g.Store, g.Logger = d.cache, log
 		if d.gateway, err = gateway.New(g); err != nil {
 			return err
 		}

@@ -65,6 +65,7 @@ var gatewayMetrics = []metric[gateway.Stats]{
 	counter("get_hits", "Those of them that have a record.", func(s *gateway.Stats) float64 { return float64(s.Hits) }),
 	counter("password_errors", "Passwords that were wrong.", func(s *gateway.Stats) float64 { return float64(s.AuthErrors) }),
 	counter("binary_refused", "Clients of the binary protocol.", func(s *gateway.Stats) float64 { return float64(s.Binary) }),
+	counter("connections_idle", "Connections that were closed since they were silent for too long.", func(s *gateway.Stats) float64 { return float64(s.IdleKicks) }),
 }
 
 // gatewayCollector returns a collector of a gateway's metrics.
@@ -134,6 +135,7 @@ func (d *service) web() http.Handler {
 	if d.gateway != nil {
 		r.MustRegister(gatewayCollector(d.gateway))
 	}
+	r.MustRegister(shortages())
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(r, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {

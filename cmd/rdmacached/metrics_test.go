@@ -24,6 +24,7 @@ func TestNamesOfMetrics(t *testing.T) {
 		newCollector("rdmacached_", metrics, "tenant", func(f func(string, *server.Stats)) { f("red", &server.Stats{}) }),
 		newCollector("rdmacached_proxy_", proxyMetrics, "", func(f func(string, *proxyStats)) { f("", &proxyStats{}) }),
 		gatewayCollector(g),
+		shortages(),
 	} {
 		r := prometheus.NewRegistry()
 		r.MustRegister(c)

@@ -126,7 +126,7 @@ func proxy(ctx context.Context, c proxyConfig, log *slog.Logger, started func(ne
 		return err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
-	g, err := gateway.New(gateway.Config{Store: &remote{client: client, timeout: c.timeout}, MaxItem: int(c.maxItem)})
+	g, err := gateway.New(gateway.Config{Store: &remote{client: client, timeout: c.timeout}, MaxItem: int(c.maxItem), Logger: log})
 	if err != nil {
 		return err
 	}

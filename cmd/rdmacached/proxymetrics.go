@@ -46,7 +46,7 @@ func truth(b bool) float64 {
 func proxyWeb(client *cache.Client, g *gateway.Server, log *slog.Logger) http.Handler {
 	r := prometheus.NewRegistry()
 	each := func(f func(string, *proxyStats)) { f("", &proxyStats{client.Stats(), g.Stats()}) }
-	r.MustRegister(newCollector("rdmacached_proxy_", proxyMetrics, "", each), gatewayCollector(g), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(newCollector("rdmacached_proxy_", proxyMetrics, "", each), gatewayCollector(g), shortages(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(r, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {

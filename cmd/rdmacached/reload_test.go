@@ -47,6 +47,13 @@ func TestReload(t *testing.T) {
 	(&service{}).reload() // without a gateway there is nothing to read
 }
 
+// A daemon that is told to stop before it serves ends without an error.
+func TestStopsBeforeItServes(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, run(ctx, &config{Listen: "127.0.0.1:0", Device: "none"}, slog.New(slog.DiscardHandler), nil, nil))
+}
+
 // A health check while the daemon ends reports that.
 func TestHealth(t *testing.T) {
 	d := &service{cache: &server.Server{}, log: slog.New(slog.DiscardHandler)}

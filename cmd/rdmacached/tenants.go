@@ -31,35 +31,35 @@ func (c *config) checkTenants() error {
 	for _, name := range slices.Sorted(maps.Keys(c.Tenants)) {
 		t := c.Tenants[name]
 		if other, used := snapshots[filepath.Clean(t.Snapshot)]; used && t.Snapshot != "" {
-			return fmt.Errorf(`"snapshot" of tenant %q is that of %q`, name, other)
+			return at("tenants."+name+".snapshot", fmt.Errorf(`"snapshot" of tenant %q is that of %q`, name, other))
 		}
 		snapshots[filepath.Clean(t.Snapshot)] = name
 		switch {
 		case t.Key == "":
-			return fmt.Errorf(`"key" of tenant %q is missing: the file of its key`, name)
+			return at("tenants."+name, fmt.Errorf(`"key" of tenant %q is missing: the file of its key`, name))
 		case t.Clients < 0:
-			return fmt.Errorf(`"clients" of tenant %q is below 0`, name)
+			return at("tenants."+name+".clients", fmt.Errorf(`"clients" of tenant %q is below 0`, name))
 		}
 		if t.DC != nil {
 			if err := t.DC.check(fmt.Sprintf(" of tenant %q", name)); err != nil {
-				return err
+				return at("tenants."+name+".dc", err)
 			}
 		}
 	}
 	if err := c.DC.check(""); err != nil {
-		return err
+		return at("dc", err)
 	}
 	switch _, known := c.Tenants[c.Gateway.Tenant]; {
 	case c.Clients < 0:
-		return errors.New(`"clients" is below 0`)
+		return at("clients", errors.New(`"clients" is below 0`))
 	case len(c.Tenants) == 0 && c.Gateway.Tenant != "":
-		return errors.New(`"tenant" of the gateway is none of "tenants"`)
+		return at("gateway.tenant", errors.New(`"tenant" of the gateway is none of "tenants"`))
 	case len(c.Tenants) == 0:
 		return nil
 	case c.Key != "" || c.Snapshot != "" || c.Clients != 0:
-		return errors.New(`with "tenants" each has its own "key", "snapshot" and "clients"`)
+		return at("tenants", errors.New(`with "tenants" each has its own "key", "snapshot" and "clients"`))
 	case c.Gateway.Listen != "" && !known:
-		return errors.New(`"tenant" of the gateway is none of "tenants"`)
+		return at("gateway", errors.New(`"tenant" of the gateway is none of "tenants"`))
 	}
 	return nil
 }

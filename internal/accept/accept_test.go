@@ -61,7 +61,7 @@ func soon(t *testing.T, l net.Listener, over <-chan struct{}) (conn net.Conn, er
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		conn, err = Next(l, over)
+		conn, err = New(l, nil).Next(over)
 	}()
 	select {
 	case <-ended:

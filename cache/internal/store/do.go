@@ -22,6 +22,7 @@ func (s *Store) Do(now uint64, q *wire.Request) wire.Reply {
 		id, r, ok := s.lookup(f, q.Key)
 		c := call{s: s, q: q, a: a, fingerprint: f, id: id, old: r, found: ok}
 		a.Status = c.do()
+		c.count(a.Status)
 	}
 	a.Clock, a.Seq = s.now, s.log.last
 	return *a

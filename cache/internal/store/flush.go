@@ -29,7 +29,7 @@ func (s *Store) reclaim() bool {
 	id, ok, more := s.expiring.Due(s.now, reclaimSteps)
 	if ok {
 		if !s.isFlushed(s.items[id].version) {
-			s.stats.Expired++
+			s.expired(id)
 		}
 		s.remove(id)
 		return true

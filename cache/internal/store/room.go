@@ -33,6 +33,7 @@ func (s *Store) evictTo(limit int) {
 
 // evict removes a live record.
 func (s *Store) evict(id uint32) {
+	s.evicted(id)
 	s.stats.Evicted++
 	s.stats.EvictedIdle = s.now - s.items[id].accessed
 	s.remove(id)

@@ -64,6 +64,8 @@ type Store struct {
 	longest  int        // of the records of late
 	pinned   uint32     // an item that must not be moved just now
 	stats    Stats
+	sizes    Sizes
+	events   [len(Sizes{})]Events
 	hot      hot.Keys
 	calls    uint64 // state of the sampler of calls
 
@@ -101,6 +103,7 @@ type Stats struct {
 	Items       int
 	Gets, Hits  uint64 // calls, not READs
 	Sets        uint64
+	Stored      uint64 // records that calls stored, with those that gets and arithmetic made
 	Evicted     uint64
 	Crowded     uint64 // evicted since their buckets were full
 	EvictedIdle uint64 // ms since the last access to the one that was evicted last
@@ -174,7 +177,7 @@ func (s *Store) lookup(fingerprint uint64, key []byte) (uint32, wire.Record, boo
 			continue
 		}
 		if r.Expired(s.now) {
-			s.stats.Expired++
+			s.expired(e.Item)
 			s.remove(e.Item)
 			break
 		}
@@ -220,10 +223,12 @@ func (s *Store) write(id uint32, r *wire.Record) (uint32, wire.Status) {
 		s.items[id].accessed, s.items[id].fetched = s.now, false
 	case fresh:
 		s.stats.NoMemory++
+		s.eventsOf(n).NoMemory++
 		s.free = append(s.free, id)
 		return noItem, wire.NoMemory
 	default:
 		s.stats.NoMemory++
+		s.eventsOf(n).NoMemory++
 		place = s.items[id].place
 	}
 	s.queue.Insert(id, r.Fingerprint, place.Length())
@@ -243,6 +248,7 @@ func (s *Store) put(id uint32, r *wire.Record, place wire.Place) {
 	r.Version, r.Epoch = s.version, s.cfg.Epoch
 	mem := s.arena.Bytes(place)
 	wire.PutRecord(mem, r)
+	s.sized(place, 1)
 	s.pause()
 	wire.Publish(mem)
 	s.pause()
@@ -304,6 +310,7 @@ func (s *Store) remove(id uint32) {
 
 // release puts a slot into quarantine behind the last delta.
 func (s *Store) release(p wire.Place) {
+	s.sized(p, -1)
 	s.arena.Free(p, s.log.last)
 	s.leave()
 }

@@ -96,6 +96,9 @@ const (
 	ops
 )
 
+// Stores reports whether a request stores its value.
+func (o Op) Stores() bool { return o >= OpSet && o <= OpPrepend }
+
 // Bits of a request: what more it wants.
 const (
 	WantTouch   = 1 << iota // set the expiry

@@ -1,0 +1,128 @@
+package gateway
+
+import (
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/cache/internal/wire"
+)
+
+// counter is one of the counters of a gateway.
+type counter int
+
+const (
+	getHits counter = iota
+	getMisses
+	touchHits
+	touchMisses
+	stores
+	deleteHits
+	deleteMisses
+	incrHits
+	incrMisses
+	decrHits
+	decrMisses
+	casHits
+	casMisses
+	casMismatches
+	flushes
+	metas
+	tooLarge
+	noMemory
+	passwords
+	passwordErrors
+	bytesRead
+	bytesWritten
+	accepted // connections, those included that were too many
+	rejected
+	idleKicks
+	shortages // of descriptors for connections
+	binaryRefused
+	counters // how many there are
+)
+
+// tally is what one connection counts, to which no other one writes, or what the gateway counts beside them.
+type tally [counters]atomic.Uint64
+
+func (t *tally) add(c counter, n int) { t[c].Add(uint64(n)) }
+
+// sums are the counters of several connections.
+type sums [counters]uint64
+
+func (s *sums) add(t *tally) {
+	for i := range t {
+		s[i] += t[i].Load()
+	}
+}
+
+// since returns what was counted after s was before.
+func (s sums) since(before *sums) sums {
+	for i := range s {
+		s[i] -= before[i]
+	}
+	return s
+}
+
+// count counts a request that the store has carried out.
+func (t *tally) count(q *Request, a *Reply) {
+	switch a.Status {
+	case wire.OK, wire.NotFound, wire.NotStored, wire.Exists:
+	case wire.TooLarge:
+		t.add(tooLarge, 1)
+		return
+	case wire.NoMemory:
+		t.add(noMemory, 1)
+		return
+	default:
+		return
+	}
+	ok := a.Status == wire.OK
+	switch q.Op {
+	case wire.OpGet:
+		hit, miss := getHits, getMisses
+		if q.Want&wire.WantTouch != 0 {
+			hit, miss = touchHits, touchMisses
+		}
+		t.either(ok, hit, miss)
+	case wire.OpDelete:
+		if !ok || q.Want&wire.WantStale == 0 {
+			t.either(ok, deleteHits, deleteMisses)
+		}
+	case wire.OpArith:
+		hit, miss := incrHits, incrMisses
+		if q.Want&wire.WantDecr != 0 {
+			hit, miss = decrHits, decrMisses
+		}
+		if a.Status == wire.NotFound || ok && a.Bits&wire.ReplyCreated == 0 {
+			t.either(ok, hit, miss)
+		}
+	case wire.OpFlush:
+		t.add(flushes, 1)
+	default:
+		t.add(stores, 1)
+		switch {
+		case q.Want&wire.WantCompare == 0:
+		case a.Status == wire.Exists:
+			t.add(casMismatches, 1)
+		default:
+			t.either(ok, casHits, casMisses)
+		}
+	}
+}
+
+func (t *tally) either(ok bool, hit, miss counter) {
+	if ok {
+		t.add(hit, 1)
+	} else {
+		t.add(miss, 1)
+	}
+}
+
+// sum returns the counters of all connections, those that have ended included. s.mu must be held.
+func (s *Server) sum() sums {
+	all := s.ended
+	all.add(&s.own)
+	for _, c := range s.open {
+		all.add(&c.tally)
+	}
+	return all
+}
