@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/greet"
+	"github.com/goverbs/goverbs/cache/internal/latency"
 	"github.com/goverbs/goverbs/cache/internal/mirror"
 	"github.com/goverbs/goverbs/dc"
 	"github.com/goverbs/goverbs/pacer"
@@ -109,6 +110,7 @@ type Client struct {
 	changed chan struct{}           // closed when now changes
 	failure error                   // of the last attempt to connect
 	count   counters
+	latency latency.Table
 }
 
 type counters struct {
@@ -321,6 +323,7 @@ type Stats struct {
 	Entries                    int       // of the map
 	MapBytes                   int       // that it takes
 	Epoch                      uint32    // of the server
+	Latencies                  []Latency // of operations since Dial
 }
 
 // Stats returns what the client did.
@@ -329,7 +332,7 @@ func (c *Client) Stats() Stats {
 	st := Stats{
 		Hits: n.hits.Load(), NearHits: n.near.Load(), Probes: n.probes.Load(), Forwarded: n.forwarded.Load(), Reads: n.reads.Load(), Calls: n.calls.Load(), Misses: n.misses.Load(),
 		Confirmed: n.confirmed.Load(), Refused: n.refused.Load(), Sessions: n.sessions.Load(), Blocked: n.blocked.Load(),
-		SharedReads: n.sharedReads.Load(), SharedChanges: n.sharedChanges.Load(),
+		SharedReads: n.sharedReads.Load(), SharedChanges: n.sharedChanges.Load(), Latencies: c.latency.Load(),
 	}
 	if s := c.now.Load(); s != nil && !s.ended.Load() {
 		s.mu.Lock()

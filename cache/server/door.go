@@ -27,6 +27,7 @@ type door struct {
 
 	pending *pending.Conns // connections that have not proved a key
 	turns   *turns         // to connect by RDMA
+	refused refusals
 
 	mu      sync.Mutex
 	tenants map[string]tenant
@@ -118,6 +119,7 @@ func (d *door) greet(ctx context.Context, conn net.Conn) {
 		connects.over()
 		_ = conn.Close()
 		if ctx.Err() == nil {
+			d.refused.add(err)
 			d.log.Info("cache: client was not let in", "address", conn.RemoteAddr().String(), "tenant", h.Tenant, "error", err)
 		}
 	}

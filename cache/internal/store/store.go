@@ -15,6 +15,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/hot"
 	"github.com/goverbs/goverbs/cache/internal/table"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/internal/histogram"
 )
 
 // Config is what a store is made of. Times are in ms.
@@ -62,6 +63,8 @@ type Store struct {
 	longest  int    // of the records of late
 	pinned   uint32 // an item that must not be moved just now
 	stats    Stats
+	sizes    Sizes
+	ages     histogram.Counts // of evicted records
 	hot      hot.Keys
 	calls    uint64 // state of the sampler of calls
 
@@ -238,6 +241,7 @@ func (s *Store) put(id uint32, r *wire.Record, place wire.Place) {
 	r.Version, r.Epoch = s.version, s.cfg.Epoch
 	mem := s.arena.Bytes(place)
 	wire.PutRecord(mem, r)
+	s.sized(place, 1)
 	s.pause()
 	wire.Publish(mem)
 	s.pause()
@@ -299,6 +303,7 @@ func (s *Store) remove(id uint32) {
 
 // release puts a slot into quarantine behind the last delta.
 func (s *Store) release(p wire.Place) {
+	s.sized(p, -1)
 	s.arena.Free(p, s.log.last)
 	s.leave()
 }

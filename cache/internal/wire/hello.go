@@ -10,6 +10,7 @@ type Hello struct {
 	Frame    uint32         // bytes that each of them may have
 	Writable bool           // the last of the regions that the server offers is for WRITEs of clients
 	Beats    bool           // the client wants to hear from the server when there is nothing new, too
+	Part     bool           // of the map is all that the client keeps
 	Seal     [SealSize]byte // of all of this, and of the queue pair that says it; zeros without a key
 	Endpoint []byte
 }
@@ -27,6 +28,7 @@ const (
 const (
 	helloWritable = 1 << iota
 	helloBeats
+	helloPart
 )
 
 // AppendHello encodes it.
@@ -43,6 +45,9 @@ func AppendHello(dst []byte, h *Hello) []byte {
 	if h.Beats {
 		bits |= helloBeats
 	}
+	if h.Part {
+		bits |= helloPart
+	}
 	dst = le.AppendUint32(dst, bits)
 	dst = le.AppendUint32(dst, uint32(len(h.Endpoint)))
 	dst = append(dst, h.Seal[:]...)
@@ -56,7 +61,7 @@ func ReadHello(src []byte) (Hello, error) {
 		return Hello{}, Short
 	}
 	bits, n := le.Uint32(src[16:]), le.Uint32(src[20:])
-	if le.Uint32(src) != helloMagic || bits&^(helloWritable|helloBeats) != 0 || n > maxEndpoint || len(src) > helloFixed+int(n) {
+	if le.Uint32(src) != helloMagic || bits&^(helloWritable|helloBeats|helloPart) != 0 || n > maxEndpoint || len(src) > helloFixed+int(n) {
 		return Hello{}, Malformed
 	}
 	if len(src) < helloFixed+int(n) {
@@ -64,7 +69,7 @@ func ReadHello(src []byte) (Hello, error) {
 	}
 	h := Hello{
 		Epoch: le.Uint32(src[4:]), Frames: le.Uint32(src[8:]), Frame: le.Uint32(src[12:]),
-		Writable: bits&helloWritable != 0, Beats: bits&helloBeats != 0, Endpoint: src[helloFixed:],
+		Writable: bits&helloWritable != 0, Beats: bits&helloBeats != 0, Part: bits&helloPart != 0, Endpoint: src[helloFixed:],
 	}
 	copy(h.Seal[:], src[24:])
 	return h, nil
