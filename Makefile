@@ -16,7 +16,7 @@ DEVICE  := $(or $(RDMA_DEVICE),$(firstword $(notdir $(wildcard /sys/class/infini
 PACKAGES := gcc libc6-dev libibverbs-dev librdmacm-dev ibverbs-providers rdma-core rdmacm-utils ibverbs-utils perftest iproute2 kmod \
 	ca-certificates memcached $(if $(DEVICE),,qemu-system-x86 xz-utils)
 
-.PHONY: all setup lint unit simhca simulated simulated-newer simulated-preloaded sanitized headers device test mutate torture soak demo bench lab clean
+.PHONY: all setup lint unit simhca simulated simulated-newer simulated-preloaded sanitized headers device test compat mutate torture soak demo bench lab clean
 
 all: $(LAB)
 	$(GO) build ./...
@@ -79,6 +79,13 @@ simulated-preloaded: build/simhca.so
 	SIMHCA=mlx5,efa LD_PRELOAD=build/simhca.so ibv_devinfo | grep -c 'hca_id:.*\(mlx5_0\|efa_0\)' | grep -qx 2
 	! LD_PRELOAD=build/simhca.so ibv_devices 2>&1 | grep -q 'mlx5_0\|efa_0'
 	! SIMHCA=mlx5 LD_PRELOAD=build/simhca.so sh -c 'SIMHCA= exec env' | grep SYSFS_PATH
+
+# Clients and suites of memcached against the gateway (ci/compat). They are downloaded, so this is
+# no part of test.
+compat: PACKAGES += perl libmemcached-tools libcache-memcached-perl php-cli php-memcached python3-pymemcache python3-pytest \
+	$(if $(shell command -v npm),,nodejs npm)
+compat: setup build/simhca.so
+	$(GO) run ./ci/compat
 
 # Changes of the state machines, which tests must see.
 mutate: setup

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/goverbs/goverbs/cache/internal/latency"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
@@ -13,6 +14,8 @@ import (
 type call struct {
 	id    uint64
 	asked int64
+	op    latency.Op
+	begun time.Duration
 	reply wire.Reply
 	done  chan error
 }
@@ -67,7 +70,7 @@ func (s *session) queue(ctx context.Context, q *wire.Request) (*call, error) {
 	c := &call{done: make(chan error, 1)}
 	s.last++
 	q.ID, q.Epoch = s.last, s.m.Epoch()
-	c.id, c.asked = q.ID, s.clock()
+	c.id, c.asked, c.op, c.begun = q.ID, s.clock(), latency.Of(q), elapsed()
 	s.calls[q.ID] = c
 	s.out = wire.AppendRequest(s.out, q)
 	s.c.count.calls.Add(1)
@@ -77,6 +80,9 @@ func (s *session) queue(ctx context.Context, q *wire.Request) (*call, error) {
 func (s *session) wait(ctx context.Context, c *call) (wire.Reply, error) {
 	select {
 	case err := <-c.done:
+		if err == nil {
+			s.took(c.op, c.begun)
+		}
 		return c.reply, err
 	case <-ctx.Done():
 		s.mu.Lock()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/greet"
+	"github.com/goverbs/goverbs/cache/internal/latency"
 	"github.com/goverbs/goverbs/cache/internal/mirror"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/dc"
@@ -124,6 +125,7 @@ type Client struct {
 	changed chan struct{}           // closed when now changes
 	failure error                   // of the last attempt to connect
 	count   counters
+	latency latency.Table
 }
 
 type counters struct {
@@ -365,6 +367,7 @@ type Stats struct {
 	MapBytes  int       // that it takes
 	ReadBytes int       // registered memory that READs go to
 	Epoch     uint32    // of the server
+	Latencies []Latency // of operations since Dial
 }
 
 // Stats returns what the client did.
@@ -373,6 +376,7 @@ func (c *Client) Stats() Stats {
 	st := Stats{
 		Hits: n.hits.Load(), NearHits: n.near.Load(), Probes: n.probes.Load(), Forwarded: n.forwarded.Load(), Reads: n.reads.Load(), Calls: n.calls.Load(), Misses: n.misses.Load(),
 		Confirmed: n.confirmed.Load(), Refused: n.refused.Load(), Sessions: n.sessions.Load(), Blocked: n.blocked.Load(),
+		Latencies: c.latency.Load(),
 	}
 	if s := c.now.Load(); s != nil && !s.ended.Load() {
 		s.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 
+	"github.com/goverbs/goverbs/cache/internal/latency"
 	"github.com/goverbs/goverbs/cache/internal/mirror"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
@@ -59,6 +60,7 @@ func (s *session) get(ctx context.Context, key, dst []byte, grow bool) (Item, er
 	if s.by == TCP {
 		return s.ask(ctx, key, dst, grow)
 	}
+	begun := elapsed()
 	s.mu.Lock()
 	sec, ok := s.enter()
 	if !ok {
@@ -88,12 +90,14 @@ func (s *session) get(ctx context.Context, key, dst []byte, grow bool) (Item, er
 			return Item{}, err
 		}
 	case v == mirror.Hit:
-		if n.hits.Add(1); due {
+		n.hits.Add(1)
+		if s.took(latency.Read, begun); due {
 			runtime.Gosched()
 		}
 		return shortened(it, dst, grow)
 	case v == absent:
 		n.misses.Add(1)
+		s.took(latency.Read, begun)
 		return Item{}, ErrNotFound
 	}
 	return s.ask(ctx, key, dst, grow)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/goverbs/goverbs/cache/internal/latency"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
@@ -35,7 +36,10 @@ func (c *Client) GetMulti(ctx context.Context, keys [][]byte, into []Result) []R
 	for {
 		s, err := c.session(ctx)
 		if err == nil {
-			err = s.getMulti(ctx, keys, into)
+			begun := elapsed()
+			if err = s.getMulti(ctx, keys, into); err == nil {
+				s.took(latency.GetMulti, begun)
+			}
 		}
 		if errors.Is(err, errEnded) {
 			continue // with the next one, for the keys that are pending

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goverbs/goverbs/cache/internal/latency"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
@@ -40,7 +41,10 @@ func (c *Client) SetMulti(ctx context.Context, puts []Put, into []error) []error
 			err = ctx.Err()
 		}
 		if err == nil {
-			err = s.setMulti(ctx, puts, into)
+			begun := elapsed()
+			if err = s.setMulti(ctx, puts, into); err == nil {
+				s.took(latency.SetMulti, begun)
+			}
 		}
 		switch pending := slices.Contains(into, errPending); {
 		case err == errNotSent:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/greet"
+	"github.com/goverbs/goverbs/cache/internal/latency"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
@@ -30,6 +31,7 @@ type client struct {
 	pos     uint64       // of the snapshot
 	snap    bool
 	reads   bool      // READs, and has the map; otherwise all that it wants is a call
+	part    bool      // of the map is all that it keeps
 	begun   bool      // a client that has no map was sent the beginning of one
 	mode    wire.Mode // as the client has chosen
 	advised bool      // if it has not: it is to probe
@@ -158,6 +160,7 @@ func (s *Server) take(id uint64, c *client, b []byte) (full bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	came := time.Since(s.begun)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch h.Kind {
@@ -169,9 +172,10 @@ func (s *Server) take(id uint64, c *client, b []byte) (full bool, err error) {
 		a := s.store.Do(s.now(), &q)
 		s.announce()
 		if q.Op == wire.OpFlush && !s.store.Flushed(a.Seq) {
-			s.awaitFlush(a.Seq, func() { s.reply(c, &a); s.wake(c) })
+			s.awaitFlush(a.Seq, func() { s.reply(c, &a); s.wake(c); s.took(c.by(), latency.Flush, came) })
 		} else {
 			s.reply(c, &a)
+			s.took(c.by(), latency.Of(&q), came)
 		}
 		if !c.answered {
 			s.wake(c)

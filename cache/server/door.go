@@ -27,6 +27,7 @@ type door struct {
 
 	pending *pending.Conns // connections that have not proved a key
 	turns   *turns         // to connect by RDMA
+	refused refusals
 
 	mu      sync.Mutex
 	tenants map[string]tenant
@@ -121,6 +122,7 @@ func (d *door) greet(ctx context.Context, conn net.Conn) {
 	if err != nil {
 		_ = c.Close()
 		if ctx.Err() == nil {
+			d.refused.add(err)
 			d.log.Info("cache: client was not let in", "address", conn.RemoteAddr().String(), "tenant", h.Tenant, "error", err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/arena"
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/greet"
+	"github.com/goverbs/goverbs/cache/internal/latency"
 	"github.com/goverbs/goverbs/cache/internal/store"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
@@ -141,6 +142,7 @@ type Server struct {
 	arena   []*verbs.MR
 	through through
 	offer   []verbs.Region
+	latency latency.Table
 
 	mu      sync.Mutex // of what follows
 	closed  bool
@@ -415,6 +417,8 @@ func (s *Server) Do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
 	if err := ctx.Err(); err != nil {
 		return wire.Reply{}, fmt.Errorf("cache: %w", err)
 	}
+	came := time.Since(s.begun)
+	defer s.took(latency.Gateway, latency.Of(q), came)
 	var enough <-chan time.Time // of waiting
 	for {
 		s.mu.Lock()

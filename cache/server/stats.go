@@ -1,10 +1,14 @@
 package server
 
 import (
+	"math/bits"
 	"strconv"
 	"time"
 
+	"github.com/goverbs/goverbs/cache/internal/latency"
 	"github.com/goverbs/goverbs/cache/internal/store"
+	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/internal/histogram"
 )
 
 // Stats are counters.
@@ -31,6 +35,72 @@ type Stats struct {
 	Cut         uint64 // clients that were cut off because they were late
 	Epoch       uint32
 	DC          DCStats
+	Modes       map[string]int // connected clients by what they have of the map: see the Mode constants
+	Sizes       []SizeRange    // of records, the shortest first
+	// Latencies are how long requests took, from when they were read to when the reply was
+	// queued. The transport is rdma, tcp (also of clients that READ through the target), or
+	// gateway ([Server.Do]).
+	Latencies []Latency `json:"-"`
+	// EvictedAges counts evicted records by the milliseconds since their last access: entry i
+	// of N those of less than 1<<i ms, and at least half of that.
+	EvictedAges Histogram `json:"-"`
+}
+
+// Latency is a histogram of the requests of one kind that came by one transport.
+type Latency = latency.Latency
+
+// Histogram has buckets of powers of two.
+type Histogram = histogram.Counts
+
+// Modes of clients.
+const (
+	ModeWhole   = "whole map"   // READs by RDMA
+	ModeBounded = "bounded map" // likewise, with a limit by MapBytes in the client's configuration
+	ModeNone    = "no map"      // READs the server's table and then the record
+	ModeDC      = "dc"          // READs through the target
+	ModeTCP     = "tcp"         // has no map, and makes everything a call
+)
+
+// SizeRange counts the records of more than half of UpTo, and up to UpTo bytes, with header and
+// key. Records that were flushed count until their memory is free.
+type SizeRange struct{ UpTo, Records, Bytes int }
+
+// has returns the Mode constant of a client.
+func (c *client) has() string {
+	switch {
+	case !c.reads:
+		return ModeTCP
+	case c.through:
+		return ModeDC
+	case c.probes():
+		return ModeNone
+	case c.part:
+		return ModeBounded
+	}
+	return ModeWhole
+}
+
+// by returns the transport of the client's messages.
+func (c *client) by() latency.Transport {
+	if c.reads && !c.through {
+		return latency.RDMA
+	}
+	return latency.TCP
+}
+
+// took counts a request that came at a time since the server began, and has its reply now.
+func (s *Server) took(by latency.Transport, op latency.Op, came time.Duration) {
+	s.latency.Add(by, op, time.Since(s.begun)-came)
+}
+
+// sizes returns the ranges of sizes of which there can be records.
+func (s *Server) sizes() (out []SizeRange) {
+	all := s.store.Sizes()
+	least, longest := bits.Len(uint(wire.RecordSize(1, 0))), bits.Len(uint(s.cfg.longest()-1))
+	for i := least; i <= longest; i++ {
+		out = append(out, SizeRange{1 << i, all[i].Records, all[i].Bytes})
+	}
+	return out
 }
 
 // Stats returns the counters, which are zero after Close.
@@ -42,7 +112,9 @@ func (s *Server) Stats() Stats {
 	}
 	n := s.store.Stats()
 	streams, probing := 0, 0
+	modes := map[string]int{ModeWhole: 0, ModeBounded: 0, ModeNone: 0, ModeDC: 0, ModeTCP: 0}
 	for _, c := range s.clients {
+		modes[c.has()]++
 		switch {
 		case !c.reads:
 			streams++
@@ -55,6 +127,7 @@ func (s *Server) Stats() Stats {
 		Items: n.Items, Bytes: n.Arena.Live, Memory: n.Arena.Total, Quarantine: n.Arena.Limbo, Table: n.Table, Clients: len(s.clients) - streams,
 		Gets: n.Gets, Hits: n.Hits, Sets: n.Sets, Stored: n.Stored, Reported: n.Reports, Evicted: n.Evicted, EvictedIdle: time.Duration(n.EvictedIdle) * time.Millisecond, Moved: n.Moved, Expired: n.Expired,
 		Flushes: n.Flushes, NoMemory: n.NoMemory, Cut: n.Cut - s.through.absent, Epoch: s.epoch, DC: s.throughStats(),
+		Modes: modes, Sizes: s.sizes(), Latencies: s.latency.Load(), EvictedAges: s.store.EvictedAges(),
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 var elsewhere = map[string]string{
 	"make setup":             "the first step of all others",
 	"make test":              "what this test is a part of",
+	"make compat":            "downloads what it runs: ci/compat has tests of its own",
 	"make mutate":            "minutes: ci/mutate has tests of its own",
 	"make torture":           "hours: make test, for longer",
 	"make soak":              "hours: make test's device tests, again and again",

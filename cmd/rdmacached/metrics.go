@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,24 +15,18 @@ import (
 	"github.com/goverbs/goverbs/cache/gateway"
 	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/cmd/internal/cachestatus"
+	"github.com/goverbs/goverbs/internal/prom"
 )
 
-// metric is a number of a server's, and its name, kind and help for Prometheus.
-type metric[S any] struct {
-	name, help string
-	kind       prometheus.ValueType
-	of         func(*S) float64
+func gauge[S any](name, help string, of func(*S) float64) prom.Metric[S] {
+	return prom.Gauge(name, help, of)
 }
 
-func gauge[S any](name, help string, of func(*S) float64) metric[S] {
-	return metric[S]{name, help, prometheus.GaugeValue, of}
+func counter[S any](name, help string, of func(*S) float64) prom.Metric[S] {
+	return prom.Counter(name, help, of)
 }
 
-func counter[S any](name, help string, of func(*S) float64) metric[S] {
-	return metric[S]{name + "_total", help, prometheus.CounterValue, of}
-}
-
-var metrics = []metric[server.Stats]{
+var metrics = []prom.Metric[server.Stats]{
 	gauge("items", "Records.", func(s *server.Stats) float64 { return float64(s.Items) }),
 	gauge("record_bytes", "Memory that records take.", func(s *server.Stats) float64 { return float64(s.Bytes) }),
 	gauge("memory_bytes", "Memory for records.", func(s *server.Stats) float64 { return float64(s.Memory) }),
@@ -57,7 +53,7 @@ var metrics = []metric[server.Stats]{
 	counter("dc_targets_replaced", "Times that there was another target, to cut off clients.", func(s *server.Stats) float64 { return float64(s.DC.Replaced) }),
 }
 
-var gatewayMetrics = []metric[gateway.Stats]{
+var gatewayMetrics = []prom.Metric[gateway.Stats]{
 	gauge("connections", "Connections that speak memcached's protocol.", func(s *gateway.Stats) float64 { return float64(s.Connections) }),
 	counter("connections_accepted", "Connections since the beginning, those that were one too many included.", func(s *gateway.Stats) float64 { return float64(s.Total) }),
 	counter("connections_rejected", "Connections that were one too many.", func(s *gateway.Stats) float64 { return float64(s.Rejected) }),
@@ -68,48 +64,50 @@ var gatewayMetrics = []metric[gateway.Stats]{
 	counter("connections_idle", "Connections that were closed since they were silent for too long.", func(s *gateway.Stats) float64 { return float64(s.IdleKicks) }),
 }
 
+// distributions are the metrics that have several values.
+var distributions = []prom.Metric[server.Stats]{
+	prom.Gauges("clients", "Connected clients, by what they have of the map.", []string{"mode"}, func(s *server.Stats, put prom.Put) {
+		for mode, n := range s.Modes {
+			put(float64(n), mode)
+		}
+	}),
+	prom.Gauges("size_range_items", "Records of up to up_to bytes that no lower range has, with header and key.", []string{"up_to"}, func(s *server.Stats, put prom.Put) {
+		for _, z := range s.Sizes {
+			put(float64(z.Records), strconv.Itoa(z.UpTo))
+		}
+	}),
+	prom.Gauges("size_range_bytes", "Memory that those records take.", []string{"up_to"}, func(s *server.Stats, put prom.Put) {
+		for _, z := range s.Sizes {
+			put(float64(z.Bytes), strconv.Itoa(z.UpTo))
+		}
+	}),
+	prom.Histograms("request_seconds", "Time from when a request was read to when its reply was queued.", prom.Latency, []string{"operation", "transport"},
+		func(s *server.Stats, put prom.PutHistogram) {
+			for i := range s.Latencies {
+				l := &s.Latencies[i]
+				put(&l.Nanoseconds, l.Operation, l.Transport)
+			}
+		}),
+	prom.Histograms("evicted_age_seconds", "Time since the last access to records that were evicted.", prom.Age, nil, func(s *server.Stats, put prom.PutHistogram) { put(&s.EvictedAges) }),
+}
+
+// refused are the metrics of the address that RDMA clients connect to.
+var refused = []prom.Metric[server.Refused]{
+	prom.Counters("connections_refused", "Connections that did not become clients: with another key, of a tenant that is full, silent, in place of which there is a newer one, or others.",
+		[]string{"cause"}, func(r *server.Refused, put prom.Put) {
+			put(float64(r.Denied), "denied")
+			put(float64(r.Full), "full")
+			put(float64(r.Silent), "silent")
+			put(float64(r.Crowded), "crowded")
+			put(float64(r.Other), "other")
+		}),
+}
+
 // gatewayCollector returns a collector of a gateway's metrics.
 func gatewayCollector(g *gateway.Server) prometheus.Collector {
-	return newCollector("rdmacached_gateway_", gatewayMetrics, "", func(f func(string, *gateway.Stats)) {
+	return prom.New("rdmacached_gateway_", gatewayMetrics, "", func(f func(string, *gateway.Stats)) {
 		st := g.Stats()
 		f("", &st)
-	})
-}
-
-// collector collects the same numbers of each of several things for Prometheus.
-type collector[S any] struct {
-	metrics []metric[S]
-	descs   []*prometheus.Desc
-	labels  []string
-	each    func(func(label string, s *S))
-}
-
-// newCollector returns a collector of metrics with that prefix to their names. Without a
-// label each metric has one value.
-func newCollector[S any](prefix string, metrics []metric[S], label string, each func(func(label string, s *S))) *collector[S] {
-	c := &collector[S]{metrics: metrics, each: each}
-	if label != "" {
-		c.labels = []string{label}
-	}
-	for _, m := range metrics {
-		c.descs = append(c.descs, prometheus.NewDesc(prefix+m.name, m.help, c.labels, nil))
-	}
-	return c
-}
-
-// Describe is [prometheus.Collector]'s.
-func (c *collector[S]) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range c.descs {
-		ch <- d
-	}
-}
-
-// Collect is [prometheus.Collector]'s.
-func (c *collector[S]) Collect(ch chan<- prometheus.Metric) {
-	c.each(func(label string, s *S) {
-		for i, m := range c.metrics {
-			ch <- prometheus.MustNewConstMetric(c.descs[i], m.kind, m.of(s), []string{label}[:len(c.labels)]...)
-		}
 	})
 }
 
@@ -131,7 +129,11 @@ func (d *service) web() http.Handler {
 			f(tenant, &st)
 		})
 	}
-	r.MustRegister(newCollector("rdmacached_", metrics, label, each), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(prom.New("rdmacached_", slices.Concat(metrics, distributions), label, each), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(prom.New("rdmacached_", refused, "", func(f func(string, *server.Refused)) {
+		n := d.rdma.Refused()
+		f("", &n)
+	}))
 	if d.gateway != nil {
 		r.MustRegister(gatewayCollector(d.gateway))
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,15 +15,19 @@ import (
 	"github.com/goverbs/goverbs/cache/gateway"
 	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/cmd/internal/cachestatus"
+	"github.com/goverbs/goverbs/internal/prom"
 )
 
 // The names are such as Prometheus's own linter wants.
 func TestNamesOfMetrics(t *testing.T) {
 	g, err := gateway.New(gateway.Config{Store: &remote{}})
 	require.NoError(t, err)
+	used := server.Stats{
+		Modes: map[string]int{server.ModeTCP: 1}, Sizes: []server.SizeRange{{UpTo: 128}}, Latencies: []server.Latency{{Operation: "get", Transport: "tcp"}},
+	}
 	for _, c := range []prometheus.Collector{
-		newCollector("rdmacached_", metrics, "tenant", func(f func(string, *server.Stats)) { f("red", &server.Stats{}) }),
-		newCollector("rdmacached_proxy_", proxyMetrics, "", func(f func(string, *proxyStats)) { f("", &proxyStats{}) }),
+		prom.New("rdmacached_", slices.Concat(metrics, distributions), "tenant", func(f func(string, *server.Stats)) { f("red", &used) }),
+		prom.New("rdmacached_", refused, "", func(f func(string, *server.Refused)) { f("", &server.Refused{}) }),
 		gatewayCollector(g),
 		shortages(),
 	} {

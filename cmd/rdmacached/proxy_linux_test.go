@@ -88,9 +88,11 @@ func TestProxy(t *testing.T) {
 	}
 	code, metrics := ask("/metrics")
 	require.Equal(t, http.StatusOK, code)
-	for _, line := range []string{"read_hits_total 1", "rdma 1", "connections 1", "sessions_total 1", "probes_total 0"} {
-		require.Contains(t, metrics, "\nrdmacached_proxy_"+line+"\n")
+	of := `{server="` + c.server + `"`
+	for _, line := range []string{"read_hits_total" + of + "} 1", "transport" + of + `,transport="RDMA"} 1`, "sessions_total" + of + "} 1", "probes_total" + of + "} 0"} {
+		require.Contains(t, metrics, "\ncache_client_"+line+"\n")
 	}
+	require.Contains(t, metrics, "\nrdmacached_gateway_connections 1\n")
 	code, _ = ask("/healthz")
 	require.Equal(t, http.StatusOK, code)
 	require.Equal(t, "DELETED\r\nEND\r\n", say("delete a\r\nget a"))

@@ -92,6 +92,7 @@ func (c *config) tenant(name string, log *slog.Logger) (server.Tenant, error) {
 type serving interface {
 	Serve(context.Context) error
 	Addr() net.Addr
+	Refused() server.Refused
 	Close() error
 }
 

@@ -1,6 +1,9 @@
 package store
 
-import "github.com/goverbs/goverbs/cache/internal/wire"
+import (
+	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/internal/histogram"
+)
 
 // reserve is the part of the arena that is kept for quarantine, and to move records.
 const reserve = 32
@@ -36,8 +39,12 @@ func (s *Store) evict(id uint32) {
 	s.evicted(id)
 	s.stats.Evicted++
 	s.stats.EvictedIdle = s.now - s.items[id].accessed
+	s.ages.Add(s.stats.EvictedIdle)
 	s.remove(id)
 }
+
+// EvictedAges returns for how long records had not been accessed when they were evicted, in ms.
+func (s *Store) EvictedAges() histogram.Counts { return s.ages }
 
 // alloc returns a place for a record of n bytes. While there is none although enough is free, records are moved.
 // It fails if what was evicted and moved is in quarantine: then only time helps.

@@ -15,6 +15,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/hot"
 	"github.com/goverbs/goverbs/cache/internal/table"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/internal/histogram"
 )
 
 // Config is what a store is made of. Times are in ms.
@@ -66,6 +67,7 @@ type Store struct {
 	stats    Stats
 	sizes    Sizes
 	events   [len(Sizes{})]Events
+	ages     histogram.Counts // of evicted records
 	hot      hot.Keys
 	calls    uint64 // state of the sampler of calls
 

@@ -19,7 +19,7 @@ import (
 	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
-	"github.com/goverbs/goverbs/ci/measure"
+	"github.com/goverbs/goverbs/ci/bench/measure"
 	"github.com/goverbs/goverbs/dc"
 	"github.com/goverbs/goverbs/internal/calm"
 	"github.com/goverbs/goverbs/verbs"

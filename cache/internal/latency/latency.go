@@ -1,0 +1,90 @@
+// Package latency counts how long the operations of a cache take, by operation and by transport.
+package latency
+
+import (
+	"time"
+
+	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/internal/histogram"
+)
+
+// Op is a kind of operation.
+type Op uint8
+
+const (
+	Get      Op = iota // by a call
+	Touch              // a get that sets the expiry
+	Store              // set, add, replace, compare and swap, append, prepend
+	Delete             //
+	Arith              // increment, decrement
+	Flush              //
+	Read               // a get by READs alone
+	GetMulti           // of all keys together
+	SetMulti           // likewise
+	ops
+)
+
+var opNames = [ops]string{"get", "touch", "store", "delete", "arith", "flush", "read", "get_multi", "set_multi"}
+
+// Of returns the kind of a request.
+func Of(q *wire.Request) Op {
+	switch q.Op {
+	case wire.OpGet:
+		if q.Want&wire.WantTouch != 0 {
+			return Touch
+		}
+		return Get
+	case wire.OpDelete:
+		return Delete
+	case wire.OpArith:
+		return Arith
+	case wire.OpFlush:
+		return Flush
+	}
+	return Store
+}
+
+// Transport is how an operation reaches the server.
+type Transport uint8
+
+const (
+	RDMA Transport = iota
+	DC
+	TCP
+	Gateway // by memcached's protocol
+	transports
+)
+
+var transportNames = [transports]string{"rdma", "dc", "tcp", "gateway"}
+
+// Table has a histogram for each operation and transport. Its zero value is empty. Any number of
+// goroutines may use it.
+type Table struct {
+	all [transports][ops]histogram.Atomic
+}
+
+// Add counts an operation.
+func (t *Table) Add(by Transport, op Op, took time.Duration) {
+	t.all[by][op].Add(uint64(max(took, 0)))
+}
+
+// Latency is how long the operations of one kind took that went by one transport.
+type Latency struct {
+	Operation string // get, touch, store, delete, arith, flush, read, get_multi or set_multi
+	Transport string // rdma, dc, tcp or gateway
+	// Nanoseconds is the histogram: entry i of N counts the operations that took less than
+	// 1<<i ns, and at least half of that; Sum is the time of all of them.
+	Nanoseconds histogram.Counts
+}
+
+// Load returns the histograms that have any operation.
+func (t *Table) Load() (out []Latency) {
+	for by := range t.all {
+		for op := range t.all[by] {
+			if h := t.all[by][op].Load(); h.Total() > 0 {
+				out = append(out, Latency{opNames[op], transportNames[by], h})
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,83 @@
+//go:build simhca && linux && cgo
+
+package cache_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/server"
+	_ "github.com/goverbs/goverbs/cgo/simhca"
+	"github.com/goverbs/goverbs/dc"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Operations are counted by the transport of their client: of one by TCP, of one that READs through
+// the target and calls by TCP, and of this process.
+func TestSimulatedLatencies(t *testing.T) {
+	if !strings.HasPrefix(os.Getenv("SIMHCA"), "mlx5") {
+		t.Skip(`needs SIMHCA="mlx5,mlx5"`)
+	}
+	ctx := within(t)
+	s, err := server.Listen(ctx, "127.0.0.1:0", server.Config{
+		Device: "mlx5_1", Memory: 4 << 20, DC: server.DCConfig{Responders: 1, Backend: dc.Hardware},
+	})
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx) }()
+	defer func() {
+		require.NoError(t, s.Close())
+		require.ErrorIs(t, <-served, server.ErrClosed)
+	}()
+	dev, err := verbs.Open("mlx5_0", verbs.DeviceConfig{})
+	require.NoError(t, err)
+	pd, err := dev.AllocPD()
+	require.NoError(t, err)
+	i, err := dc.NewInitiator(dc.InitiatorConfig{PD: pd, Contexts: 2, Backend: dc.Hardware})
+	require.NoError(t, err)
+	defer func() {
+		require.NoError(t, i.Close())
+		require.NoError(t, pd.Close())
+		require.NoError(t, dev.Close())
+	}()
+	through, err := cache.Dial(ctx, s.Addr().String(), cache.Config{DC: i})
+	require.NoError(t, err)
+	defer through.Close()
+	tcp, err := cache.Dial(ctx, s.Addr().String(), cache.Config{})
+	require.NoError(t, err)
+	defer tcp.Close()
+	require.Equal(t, cache.TCP, tcp.Stats().Transport)
+	begun := time.Now()
+	for k := range 3 {
+		require.NoError(t, through.Set(ctx, key(k), cache.Item{Value: key(k)}, 0))
+		_, err = tcp.Get(ctx, key(k))
+		require.NoError(t, err)
+		require.NoError(t, tcp.Touch(ctx, key(k), time.Hour))
+	}
+	whole(t, through, 3)
+	for k := range 3 {
+		_, err = through.Get(ctx, key(k))
+		require.NoError(t, err)
+	}
+	_, err = s.Do(ctx, &wire.Request{Op: wire.OpDelete, Key: key(0)})
+	require.NoError(t, err)
+	require.Equal(t, map[string]uint64{"store dc": 3, "read dc": 3}, counts(through.Stats().Latencies))
+	require.Equal(t, map[string]uint64{"get tcp": 3, "touch tcp": 3}, counts(tcp.Stats().Latencies))
+	require.Equal(t, map[string]uint64{"store tcp": 3, "get tcp": 3, "touch tcp": 3, "delete gateway": 1}, counts(s.Stats().Latencies))
+	require.Equal(t, map[string]int{server.ModeWhole: 0, server.ModeBounded: 0, server.ModeDC: 1, server.ModeTCP: 1}, s.Stats().Modes)
+	for _, l := range append(through.Stats().Latencies, s.Stats().Latencies...) {
+		require.Less(t, time.Duration(l.Nanoseconds.Sum), time.Since(begun))
+	}
+	canceled, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err = through.Get(canceled, key(1))
+	require.ErrorIs(t, err, context.Canceled)
+	require.EqualValues(t, 3, counts(through.Stats().Latencies)["read dc"], "what did not happen took no time")
+}

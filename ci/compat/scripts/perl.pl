@@ -1,0 +1,31 @@
+# Perl's Cache::Memcached.
+use strict;
+use warnings;
+use Cache::Memcached;
+use Test::More;
+
+my $m = Cache::Memcached->new(servers => ["127.0.0.1:$ARGV[0]"], compress_threshold => 10_000);
+ok($m->set('a', 'blue'), 'set');
+is($m->get('a'), 'blue', 'get');
+is($m->get('none'), undef, 'a miss');
+ok($m->set('hash', { x => [1, 2] }), 'set a structure');
+is_deeply($m->get('hash'), { x => [1, 2] }, 'get a structure');
+my $long = 'long' x 100_000;
+ok($m->set('long', $long), 'set a long value');
+ok($m->get('long') eq $long, 'get a long value');
+ok(!$m->add('a', 1), 'add of what is there');
+ok(!$m->replace('b', 1), 'replace of what is not');
+ok($m->set('n', 5), 'set a number');
+is($m->incr('n', 3), 8, 'incr');
+is($m->decr('n', 100), 0, 'decr');
+is_deeply($m->get_multi('a', 'n', 'none'), { a => 'blue', n => '0' }, 'get_multi');
+ok($m->set('short', 1, 1), 'set with an expiry');
+sleep 3;
+is($m->get('short'), undef, 'expiry');
+ok($m->delete('a'), 'delete');
+ok(!$m->delete('a'), 'delete of nothing');
+my $stats = $m->stats(['misc']);
+ok($stats->{total}{curr_items} || $stats->{hosts}{"127.0.0.1:$ARGV[0]"}{misc}{curr_items}, 'stats');
+ok($m->flush_all, 'flush_all');
+is($m->get('n'), undef, 'nothing is left');
+done_testing;
