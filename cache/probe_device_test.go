@@ -118,7 +118,7 @@ func TestHitByBuckets(t *testing.T) {
 
 // A client without a map READs a bucket, or two, and the record, each time. It is told no change and sees all of
 // them, and takes no memory. Then it has a map, and no longer.
-func TestClientWithoutAMap(t *testing.T) {
+func TestGetsWithoutAMap(t *testing.T) {
 	const n = 100
 	s := serve(t, server.Config{Lease: quiet})
 	for i := range n {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"strconv"
 	"sync"
@@ -96,9 +97,10 @@ func TestWritersReadersEvictorsThroughInitiators(t *testing.T) {
 	var others sync.WaitGroup
 	defer others.Wait()
 	defer cancel()
-	dialer := near(t, cache.Config{}).Dialer
 	others.Go(func() {
-		for n := 0; ctx.Err() == nil; n++ {
+		n := 0
+		dialer := from(func() netip.Addr { return netip.AddrFrom4([4]byte{127, 1, byte(n >> 8), byte(n)}) }) // another one each time: it does not have to wait
+		for ; ctx.Err() == nil; n++ {
 			conn, err := dialer.DialContext(ctx, "tcp", s.Addr().String())
 			if err != nil {
 				continue

@@ -102,7 +102,7 @@ func TestDoorBesideSilentTenant(t *testing.T) {
 		return len(silent.places) == flood
 	}, patient, time.Millisecond)
 	_, err = link.Greet(ctx, dial(), greet.Hello{Transport: greet.TCP, Tenant: "s"}, silentKey, nil)
-	require.ErrorIs(t, err, greet.ErrFull, "those that wait have places")
+	require.ErrorIs(t, err, greet.ErrFull, "clients that wait have places")
 	_, err = link.Greet(ctx, dial(), greet.Hello{Transport: greet.RDMA, Tenant: "b"}, shopKey, func() { t.Error("it is told to wait") })
 	require.NoError(t, err)
 	require.NoError(t, (<-shop.links.conns).Close())
@@ -116,7 +116,7 @@ func TestDoorBesideSilentTenant(t *testing.T) {
 	cancel()
 	require.NoError(t, <-served)
 	require.NoError(t, d.close())
-	require.Len(t, silent.places, atOnce(), "those that were admitted")
+	require.Len(t, silent.places, atOnce(), "admitted clients")
 }
 
 // A client that was led here is told where it is, whether the server knows its names or not, and whether it

@@ -40,10 +40,10 @@ func TestRefusedAreCounted(t *testing.T) {
 		t.Cleanup(func() { conn.Close() })
 		return conn
 	}
-	_, err = link.Greet(ctx, dial(), greet.TCP, "shop", bytes.Repeat([]byte("x"), greet.MinKey), nil)
+	_, err = link.Greet(ctx, dial(), greet.Hello{Transport: greet.TCP, Tenant: "shop"}, bytes.Repeat([]byte("x"), greet.MinKey), nil)
 	require.ErrorIs(t, err, greet.ErrDenied)
 	<-told
-	_, err = dial().Write(bytes.Repeat([]byte("GET / "), greet.HelloSize))
+	_, err = dial().Write(bytes.Repeat([]byte("GET / "), 200))
 	require.NoError(t, err)
 	<-told
 	require.Equal(t, Refused{Denied: 1, Other: 1}, d.refused.stats())

@@ -37,7 +37,7 @@ var programs = []program{
 }
 
 // limit is how long a program may take, and each test of memcached's suite.
-const limit = 2 * time.Minute
+const limit = 3 * time.Minute
 
 // outcomes runs a program with a server of its own.
 func (s *setup) outcomes(ctx context.Context, p program, known differences) ([]outcome, error) {

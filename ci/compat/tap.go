@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
@@ -11,10 +12,10 @@ import (
 
 const longName = 100
 
-var tapLine = regexp.MustCompile(`^(not )?ok\b *\d* *-? *(.*)`)
+var tapLine = regexp.MustCompile(`^(not )?ok\b *(\d*) *-? *(.*)`)
 
 // parseTAP returns the outcomes of what a program prints in the Test Anything Protocol; the names of
-// the tests have a prefix. err is how the program ended: it is an outcome if no test has failed. Tests
+// the tests, or their numbers, have a prefix. err is how the program ended: it is an outcome if no test has failed. Tests
 // of one name count once.
 func parseTAP(out []byte, prefix string, err error) (all []outcome) {
 	at := map[string]int{}
@@ -24,12 +25,12 @@ func parseTAP(out []byte, prefix string, err error) (all []outcome) {
 		if m == nil {
 			continue
 		}
-		name := strings.TrimSpace(prefix + m[2])
+		name := prefix + cmp.Or(strings.TrimSpace(m[3]), "#"+m[2])
 		if len(name) > longName {
 			name = name[:longName] + "..." // some have a value of a mebibyte
 		}
 		o := outcome{test: name}
-		if m[1] != "" && !strings.Contains(m[2], "# TODO") {
+		if m[1] != "" && !strings.Contains(m[3], "# TODO") {
 			o.detail, failed = "not ok", true
 		}
 		i, twice := at[o.test]

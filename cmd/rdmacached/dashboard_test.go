@@ -21,14 +21,14 @@ import (
 // exported returns the names that a scrape of a server, and of programs with clients, has, each with
 // its labels.
 func exported(t *testing.T) map[string][]string {
-	g, err := gateway.New(gateway.Config{Store: remote{}})
+	g, err := gateway.New(gateway.Config{Store: &remote{}})
 	require.NoError(t, err)
 	names := map[string][]string{}
 	desc := regexp.MustCompile(`fqName: "([^"]*)".*variableLabels: \{([^}]*)\}`)
 	for _, c := range []prometheus.Collector{
 		prom.New[server.Stats]("rdmacached_", slices.Concat(metrics, distributions), "tenant", nil),
 		prom.New[server.Refused]("rdmacached_", refused, "", nil),
-		gatewayCollector(g), cacheprom.New(nil), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		gatewayCollector(g), shortages(), cacheprom.New(nil), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	} {
 		ch := make(chan *prometheus.Desc, 100)
 		c.Describe(ch)
