@@ -65,7 +65,7 @@ func TestTooLargeMessages(t *testing.T) {
 	require.Zero(t, w.nodes[1].e.Stats.Refused, "it was sent")
 	require.Equal(t, Delivered, most.status)
 	_, err := a.e.Send(addrOf(1), Message{Len: 1<<20 + 1})
-	require.ErrorIs(t, err, ErrTooLarge)
+	require.Equal(t, TooLargeError{Limit: 1 << 20}, err)
 }
 
 // A path that loses long packets is found out, with small messages under way or without: what

@@ -110,7 +110,7 @@ func (m *Machine) find(a wire.Addr) *peer {
 		m.peers = append(m.peers, new(peer))
 	}
 	p := m.peers[slot]
-	*p = peer{addr: a, slot: slot, timer: -1, state: known, mine: m.cfg.Wall, heard: hosts.Heard{At: m.now, Raw: m.raw}, next: none, grant: uint16(m.cfg.First), fragment: uint16(m.fragment)}
+	*p = peer{addr: a, slot: slot, timer: -1, state: known, mine: m.cfg.Wall, heard: hosts.Heard{At: m.now, Raw: m.raw}, next: none, grant: uint16(m.cfg.First), fragment: uint16(m.fragment), limits: wire.NoLimits}
 	p.local = uint64(slot) | m.rng.Uint64()<<24
 	p.turn = uint8(m.rng.Uint32())
 	m.begin(p)

@@ -65,19 +65,15 @@ func (p *peer) unsettled() bool {
 
 // Send hands in a message.
 func (m *Machine) Send(to wire.Addr, msg engine.Message) (engine.Handle, error) {
-	switch {
-	case msg.Service >= wire.Services:
+	if msg.Service >= wire.Services {
 		return 0, engine.ErrService
-	case uint64(msg.Len) > 1<<32-1:
-		return 0, engine.ErrTooLarge
 	}
 	p := m.find(to)
 	switch {
 	case p == nil:
 		return 0, engine.ErrPeers
-	case p.limits.MTU == 0:
 	case uint64(msg.Len) > uint64(p.limits.Message):
-		return 0, engine.ErrTooLarge
+		return 0, engine.TooLargeError{Limit: p.limits.Message}
 	}
 	if !p.unsettled() {
 		if m.now-p.progress > senderAge/2 { // the peer may have shared its budget among others
@@ -220,7 +216,7 @@ func (m *Machine) unqueue(f *txFlow, i uint32) {
 func (m *Machine) finish(i uint32, s engine.Status) {
 	g := &m.messages[i]
 	r := &m.result
-	*r = engine.Result{Tag: g.tag, Status: s, Parts: int(g.sent), Stranger: g.flow.p.epoch == 0}
+	*r = engine.Result{Tag: g.tag, Status: s, Parts: int(g.sent), Limit: g.flow.p.limits.Message, Stranger: g.flow.p.epoch == 0}
 	if s == engine.Refused {
 		r.Refused = r.Parts
 	}
