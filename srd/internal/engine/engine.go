@@ -201,6 +201,7 @@ type Engine struct {
 	networks   []*network
 	masks      []*wire.Mask // empty ones
 	assemblies *assembly
+	waiting    Waits
 
 	packet wire.Packet // being decoded
 	out    wire.Packet // being made
