@@ -152,3 +152,25 @@ func TestMemoryInTurn(t *testing.T) {
 		require.Less(t, worst, 3.0)
 	}
 }
+
+// A message that would fit waits behind a longer one that does not, whatever its length.
+func TestLongMessageIsNotPassedOver(t *testing.T) {
+	w := mtus(t, 4096, 4096, 4096, nil)
+	a, b := w.nodes[0], w.nodes[1]
+	b.rooms, b.soon, b.used = 30_000, true, 20_000
+	var all []*letter
+	for i, size := range []int{20_000, 5_000, 20} {
+		all = append(all, w.model.post(a, 1, uint8(min(i, 1)), size))
+		a.pump()
+		w.run(w.now + 10*time.Millisecond)
+	}
+	for _, l := range all {
+		require.Zero(t, l.count, "%d bytes", l.size)
+	}
+	b.used = 0
+	b.pump()
+	w.run(w.now + 200*time.Millisecond)
+	for _, l := range all {
+		require.Equal(t, Delivered, l.status)
+	}
+}

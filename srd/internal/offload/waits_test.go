@@ -181,3 +181,74 @@ func TestMemoryComesAndGoes(t *testing.T) {
 		w.end()
 	}
 }
+
+// A message that would fit waits behind a longer one that does not, whatever its length.
+func TestLongMessageIsNotPassedOver(t *testing.T) {
+	w := greeted(t, simple())
+	a, b := w.nodes[0], w.nodes[1]
+	b.rooms, b.soon, b.used = 30_000, true, 20_000
+	all := []*letter{w.send(a, 1, engine.Reliable, 20_000)}
+	w.Run(w.Now + 10*time.Millisecond)
+	for _, size := range []int{5_000, 20} {
+		all = append(all, w.send(a, 1, engine.Ordered, size))
+		w.Run(w.Now + 10*time.Millisecond)
+	}
+	for _, l := range all {
+		require.Zero(t, l.count, "%d bytes", l.size)
+	}
+	b.used = 0
+	b.pump()
+	w.Run(w.Now + 200*time.Millisecond)
+	for _, l := range all {
+		require.Equal(t, engine.Delivered, l.status)
+	}
+	w.end()
+}
+
+// What an ordered flow is told of its messages when memory is short.
+func TestShortOfMemory(t *testing.T) {
+	begin := func() (a *node, f *rxFlow, part func(seq, index, floor, total uint32)) {
+		w := greeted(t, simple())
+		a = w.nodes[0]
+		a.rooms, a.soon = 500, true
+		p := w.of(0, 1)
+		f = &rxFlow{service: engine.Ordered}
+		p.rx[engine.Ordered] = f
+		return a, f, func(seq, index, floor, total uint32) {
+			k := wire.Part{Service: engine.Ordered, Seq: seq, Index: index, Floor: floor, Total: total, Fragment: 100}
+			a.m.Receive(addrOf(1).QPN, w.packet(1, 0, wire.Packet{HasPart: true, Part: k}, make([]byte, k.Length())))
+		}
+	}
+	a, f, part := begin() // one that is next takes the memory of one behind it
+	part(1, 0, 0, 400)
+	part(0, 0, 0, 450)
+	require.Equal(t, 450, a.used)
+	require.True(t, f.refused.Has(1))
+	require.False(t, f.seen.Has(1))
+
+	a, f, part = begin() // one that came again need not come once more
+	a.used = 400
+	part(1, 0, 0, 200)
+	require.True(t, f.refused.Has(1))
+	a.used = 0
+	part(1, 0, 0, 200)
+	part(1, 1, 0, 200)
+	require.False(t, f.refused.Has(1))
+
+	a, f, part = begin() // one that has memory is called before another one waits
+	a.used = 400
+	part(1, 0, 0, 300)
+	a.used = 0
+	part(2, 0, 0, 300)
+	require.Equal(t, 300, a.used)
+	require.Nil(t, f.wait)
+
+	a, f, part = begin() // one that was given up gets none
+	a.used = 400
+	part(1, 0, 0, 300)
+	part(3, 0, 2, 200)
+	a.used = 0
+	a.pump()
+	require.Zero(t, a.used)
+	require.Nil(t, f.wait)
+}
