@@ -208,6 +208,7 @@ func TestShortOfMemory(t *testing.T) {
 		w := greeted(t, simple())
 		a = w.nodes[0]
 		a.rooms, a.soon = 500, true
+		a.pump()
 		p := w.of(0, 1)
 		f = &rxFlow{service: engine.Ordered}
 		p.rx[engine.Ordered] = f
