@@ -21,26 +21,11 @@ import (
 	"github.com/goverbs/goverbs/dc"
 )
 
-// simulated returns a server on a simulated device that is closed with the test.
-func simulated(t *testing.T, cfg server.Config) *server.Server {
-	t.Helper()
-	cfg.Device, cfg.Memory = "mlx5_1", 4<<20
-	s, err := server.Listen(t.Context(), "127.0.0.1:0", cfg)
-	require.NoError(t, err)
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(t.Context()) }()
-	t.Cleanup(func() {
-		require.NoError(t, s.Close())
-		<-served
-	})
-	return s
-}
-
 // A client whose address leads to another server of the same cluster, with the same key, is told which one it is,
 // and does not use it.
 func TestSimulatedOtherServer(t *testing.T) {
 	key := []byte("key of the cluster")
-	s := simulated(t, server.Config{Key: key})
+	s := simulatedServer(t, server.Config{Key: key})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
@@ -69,7 +54,7 @@ func TestSimulatedOtherServer(t *testing.T) {
 // A client that READs through the target, never says that it is done with what was freed, and comes again
 // whenever it is cut off, has to wait before it may READ, from the third time on. By TCP it need not.
 func TestSimulatedSilentClient(t *testing.T) {
-	s := simulated(t, server.Config{Lease: time.Second, DC: server.DCConfig{Responders: 1, Backend: dc.Hardware}})
+	s := simulatedServer(t, server.Config{Lease: time.Second, DC: server.DCConfig{Responders: 1, Backend: dc.Hardware}})
 	ctx := within(t)
 	over, stop := context.WithCancel(ctx)
 	changes := make(chan error, 1)

@@ -4,6 +4,7 @@ package cache_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"math"
 	"net"
@@ -25,13 +26,13 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// simulated returns a server on one device, and an initiator with two DCIs on another one.
-func simulated(t *testing.T, cfg server.Config) (*server.Server, *dc.Initiator) {
+// simulatedServer returns a server on a simulated device, which is closed with the test.
+func simulatedServer(t *testing.T, cfg server.Config) *server.Server {
 	t.Helper()
 	if !strings.HasPrefix(os.Getenv("SIMHCA"), "mlx5") {
 		t.Skip(`needs SIMHCA="mlx5,mlx5"`)
 	}
-	cfg.Device, cfg.DC = "mlx5_1", server.DCConfig{Responders: 1, Backend: dc.Hardware}
+	cfg.Device, cfg.Memory = "mlx5_1", cmp.Or(cfg.Memory, 4<<20)
 	s, err := server.Listen(t.Context(), "127.0.0.1:0", cfg)
 	require.NoError(t, err)
 	served := make(chan error, 1)
@@ -40,6 +41,14 @@ func simulated(t *testing.T, cfg server.Config) (*server.Server, *dc.Initiator) 
 		require.NoError(t, s.Close())
 		require.ErrorIs(t, <-served, server.ErrClosed)
 	})
+	return s
+}
+
+// simulated returns such a server, and an initiator with two DCIs on another device.
+func simulated(t *testing.T, cfg server.Config) (*server.Server, *dc.Initiator) {
+	t.Helper()
+	cfg.DC = server.DCConfig{Responders: 1, Backend: dc.Hardware}
+	s := simulatedServer(t, cfg)
 	dev, err := verbs.Open("mlx5_0", verbs.DeviceConfig{})
 	require.NoError(t, err)
 	pd, err := dev.AllocPD()

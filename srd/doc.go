@@ -34,9 +34,9 @@
 //   - Data belongs to the program again as soon as the status is known.
 //   - A path that loses more than others, or is silent, is retired, and probed until it works
 //     again. At least two paths stay in use, if there are as many.
-//   - A receiver without memory for a message says so. Its packets are sent again at growing
-//     intervals, up to a 32nd part of [Config.PeerTimeout], for as long as other messages have
-//     the memory, or until the [context.Context] of Send ends.
+//   - A message for which its receiver has no memory waits for as long as other messages have it,
+//     or until the [context.Context] of Send ends. Senders wait in turn, with one message of
+//     each service at a time: memory goes to the message that has waited longest.
 //   - If a link on the way loses long packets and not short ones, that is found out within half
 //     of [Config.PeerTimeout]. Messages under way in long packets end with [ErrPathMTU], and
 //     later ones go in packets of 1024 bytes.
@@ -73,8 +73,7 @@
 //     Unresponsive within milliseconds; when EFA cannot reach the peer, as soon as EFA says
 //     so.
 //   - A receiver that its program does not let poll runs out of buffers after a while. A
-//     message that finds none is retried for a tenth of a second, and then Refused. So is, at once,
-//     a message of several packets for which there is no memory.
+//     message that finds none is retried for a tenth of a second, and then Refused.
 //   - The status of a packet is that of its message.
 //   - A key saves the round trip of the cookie. The first message still waits for the round
 //     trip that opens the session.

@@ -42,14 +42,27 @@ func TestTooLargeMessage(t *testing.T) {
 	a, b := open(t, es[0], srd.Config{}), open(t, es[1], srd.Config{MaxMessage: 10_000})
 	ctx, cancel := context.WithTimeout(ctxOf(t), testTimeout/2)
 	defer cancel()
-	for range 2 {
-		err := a.Send(ctx, b.Addr(), make([]byte, 10_001))
+	tooLarge := func(err error) {
+		t.Helper()
 		require.ErrorIs(t, err, srd.ErrTooLarge)
-		require.ErrorContains(t, err, "10001 bytes")
+		var long *srd.TooLargeError
+		require.ErrorAs(t, err, &long)
+		require.Equal(t, srd.TooLargeError{Size: 10_001, Limit: 10_000}, *long)
 	}
-	require.NoError(t, a.Send(ctx, b.Addr(), make([]byte, 10_000)))
 	q, err := a.NewQueue(srd.QueueConfig{})
 	require.NoError(t, err)
-	_, err = q.Post(srd.Request{To: b.Addr(), Data: [][]byte{make([]byte, 10_001)}})
-	require.ErrorIs(t, err, srd.ErrTooLarge)
+	long := srd.Request{To: b.Addr(), Data: [][]byte{make([]byte, 10_001)}}
+	_, err = q.Post(long)
+	require.NoError(t, err)
+	var cs [1]srd.Completion
+	_, err = q.Wait(ctx, cs[:])
+	require.NoError(t, err)
+	require.Equal(t, srd.Completion{Status: srd.TooLarge, Limit: 10_000}, cs[0])
+	_, err = q.Post(long)
+	tooLarge(err)
+	c := open(t, es[0], srd.Config{})
+	for range 2 {
+		tooLarge(c.Send(ctx, b.Addr(), make([]byte, 10_001)))
+	}
+	require.NoError(t, c.Send(ctx, b.Addr(), make([]byte, 10_000)))
 }

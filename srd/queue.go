@@ -66,6 +66,7 @@ type Completion struct {
 	// were sent, of which Refused were refused.
 	Packet, Sent, Refused int
 	Packets               []Status // if the request asked for them
+	Limit                 int      // bytes of the longest message that the receiver accepts, if Status is TooLarge
 }
 
 // request is a message under way.
@@ -78,7 +79,8 @@ type request struct {
 	waited bool
 	status Status
 
-	stranger bool // the peer had never responded
+	limit    uint32 // bytes of the longest message that the peer accepts
+	stranger bool   // the peer had never responded
 	packets  []Status
 	each     bool
 	next     uint32
@@ -176,9 +178,10 @@ func (ep *Endpoint) post(q *SendQueue, id uint64, to Addr, s Service, data [][]b
 	h, err := ep.e.Send(to.wire(), engine.Message{Tag: uint64(i), Service: uint8(s), Len: n, Now: waited, Parts: each})
 	if err != nil {
 		ep.free(i)
+		var long engine.TooLargeError
 		switch {
-		case errors.Is(err, engine.ErrTooLarge):
-			err = tooLarge(data)
+		case errors.As(err, &long):
+			err = &TooLargeError{Size: n, Limit: int(long.Limit)}
 		case errors.Is(err, engine.ErrPeers):
 			err = ErrPeers
 		default:
@@ -188,10 +191,6 @@ func (ep *Endpoint) post(q *SendQueue, id uint64, to Addr, s Service, data [][]b
 	}
 	r.handle = h
 	return r, nil
-}
-
-func tooLarge(data [][]byte) error {
-	return fmt.Errorf("%w (it has %d bytes)", ErrTooLarge, size(data))
 }
 
 func size(data [][]byte) (n int) {
@@ -263,7 +262,7 @@ func (ep *Endpoint) why(r *request, to verbs.GID, data [][]byte) error {
 	err := r.status.Err()
 	switch r.status {
 	case TooLarge:
-		return tooLarge(data)
+		return &TooLargeError{Size: size(data), Limit: int(r.limit)}
 	case Unresponsive:
 		if cause := ep.handles.failed[to]; cause != nil {
 			return fmt.Errorf("%w; there is no way to it: %w", err, cause)
@@ -293,14 +292,18 @@ func (ep *Endpoint) giveUp(r *request) {
 func (ep *Endpoint) settled(res *engine.Result) {
 	i := uint32(res.Tag)
 	r := ep.requests[i]
-	r.status, r.stranger = Status(res.Status), res.Stranger
+	r.status, r.limit, r.stranger = Status(res.Status), res.Limit, res.Stranger
 	switch {
 	case r.waited:
 		r.id = uint64(i) // Send frees it
 		ep.wake(&r.waiter)
 		return
 	case r.q != nil:
-		r.q.done.push(Completion{ID: r.id, Status: r.status, Packet: res.Part, Sent: res.Parts, Refused: res.Refused, Packets: r.packets})
+		c := Completion{ID: r.id, Status: r.status, Packet: res.Part, Sent: res.Parts, Refused: res.Refused, Packets: r.packets}
+		if r.status == TooLarge {
+			c.Limit = int(r.limit)
+		}
+		r.q.done.push(c)
 		r.q.waiting.wake(ep)
 	}
 	ep.free(i)

@@ -50,10 +50,14 @@ func (ep *Endpoint) readable() bool { return ep.inbox.n > 0 }
 func (ep *Endpoint) Release(ms ...Message) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
+	lacked := ep.pool.lacks != 0
 	for i := range ms {
 		m := &ms[i]
 		ep.pool.takeBack(m.piece, m.num)
 		m.Data, m.piece = nil, nil
+	}
+	if lacked {
+		ep.pump() // messages may wait for it
 	}
 }
 

@@ -51,8 +51,8 @@ var (
 	ErrRetransmit   = errors.New("lost, to be retransmitted by the application")
 	ErrUnresponsive = errors.New("the peer is unresponsive; the message may have been delivered")
 	ErrCancelled    = errors.New("cancelled before it was delivered")
-	// ErrTooLarge: the message is longer than the receiver's [Config.MaxMessage]. Nothing of
-	// it was delivered.
+	// ErrTooLarge: the message is longer than the receiver's [Config.MaxMessage], which a
+	// [TooLargeError] has. Nothing of it was delivered.
 	ErrTooLarge = errors.New("message too large: longer than the receiver's MaxMessage")
 	// ErrPathMTU: packets that both ends' links carry are lost on the way, and shorter ones
 	// are not. The message was not delivered. Later messages to the peer go in packets of
@@ -67,6 +67,16 @@ var (
 
 // errNoAnswer is ErrUnresponsive with the likely causes, for a peer that has never responded.
 var errNoAnswer = fmt.Errorf("%w; it has never answered: are its address and QKey right, and does it have the same Key?", ErrUnresponsive)
+
+// TooLargeError is an [ErrTooLarge] with both lengths in bytes: that of the message, and the
+// receiver's [Config.MaxMessage].
+type TooLargeError struct{ Size, Limit int }
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("message too large: it has %d bytes, and the receiver accepts %d", e.Size, e.Limit)
+}
+
+func (e *TooLargeError) Unwrap() error { return ErrTooLarge }
 
 // Err returns the error of the status, nil for Delivered.
 func (s Status) Err() error {

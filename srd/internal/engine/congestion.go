@@ -49,12 +49,12 @@ func (e *Engine) roundTrip(n *network) time.Duration {
 }
 
 // How much of a receiver's memory for messages is in use, of 255: with more than
-// shortOfMemory the window does not grow, with more than outOfMemory it shrinks. With noMemory
+// shortOfMemory the window does not grow, with more than outOfMemory it shrinks. With NoMemory
 // there was none for a packet, which has to come again.
 const (
 	shortOfMemory = 160
 	outOfMemory   = 224
-	noMemory      = 255
+	NoMemory      = 255
 )
 
 // judge sets the window once a round trip. Packets that are lost here and there say

@@ -91,7 +91,8 @@ type Result struct {
 	Parts   int // that were sent
 	Refused int // of them, those that the receiver refused
 
-	Stranger bool // the receiver has never responded
+	Limit    uint32 // bytes of the longest message that the receiver accepts
+	Stranger bool   // the receiver has never responded
 }
 
 // DefaultAckDelay is how long a response waits for others unless Config says so.
@@ -158,10 +159,15 @@ const MaxPaths = 16
 
 // Errors of Send.
 var (
-	ErrTooLarge = errors.New("the receiver accepts no message of that length")
-	ErrService  = errors.New("no such service")
-	ErrPeers    = errors.New("too many peers at once")
+	ErrService = errors.New("no such service")
+	ErrPeers   = errors.New("too many peers at once")
 )
+
+// TooLargeError is the error of Send for a message that is longer than the receiver accepts, which
+// is Limit bytes.
+type TooLargeError struct{ Limit uint32 }
+
+func (TooLargeError) Error() string { return "the receiver accepts no message of that length" }
 
 // Engine is one endpoint.
 type Engine struct {
@@ -195,6 +201,7 @@ type Engine struct {
 	networks   []*network
 	masks      []*wire.Mask // empty ones
 	assemblies *assembly
+	waiting    Waits
 
 	packet wire.Packet // being decoded
 	out    wire.Packet // being made

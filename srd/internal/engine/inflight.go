@@ -50,8 +50,7 @@ type inflight struct {
 	more time.Duration // when a packet was sent that promised another one behind it
 	told time.Duration // when the last sent of the acknowledged packets was sent, by any path
 
-	hold  time.Duration // until when no message begins again, for lack of memory there, or 0
-	holds uint8         // in a row
+	hold time.Duration // until when no message begins again, for lack of memory there, or 0
 }
 
 const shortestRing = 16
@@ -143,7 +142,7 @@ func newInflight() *inflight {
 
 // clear empties the lists of so many paths. All others have never been used.
 func (l *inflight) clear(paths int) {
-	l.lost, l.more, l.told, l.hold, l.holds = list{none, none}, 0, 0, 0, 0
+	l.lost, l.more, l.told, l.hold = list{none, none}, 0, 0, 0
 	for i := range l.subs[:paths] {
 		l.subs[i] = subFlow{list: list{none, none}}
 	}

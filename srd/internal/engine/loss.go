@@ -20,9 +20,13 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 		e.Stats.Bogus++
 		return
 	}
-	if n.pressure == noMemory {
-		p.progress = e.now // the peer is there
+	switch {
+	case n.pressure == NoMemory:
+		p.progress, p.large = e.now, e.now // the peer is there, and packets arrive
 		e.holdBack(f)
+	case f.live != nil && f.live.hold > 0:
+		f.live.hold = 0
+		e.enqueue(p)
 	}
 	echoed := r.HasEcho && int(r.EchoPath) < e.cfg.Paths
 	fresh := false
@@ -82,10 +86,6 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 		}
 	}
 	if progress {
-		if f.live != nil && n.pressure != noMemory {
-			f.live.hold, f.live.holds = 0, 0
-			e.enqueue(p)
-		}
 		p.progress = e.now
 		e.endSilence(p)
 	}
@@ -124,15 +124,14 @@ func (e *Engine) waits(p *peer) bool {
 	return false
 }
 
-// holdBack delays the lost packets of a flow, for longer each time, since its receiver had no
-// memory for them. New messages go on: there may be memory for a shorter one.
+// holdBack delays the lost packets of a flow until its receiver has memory for them and says so, or
+// does not say so for long.
 func (e *Engine) holdBack(f *txFlow) {
 	l := f.live
 	if l == nil || l.hold > 0 {
 		return
 	}
-	l.hold = e.now + min(e.cfg.MinTimeout<<l.holds, e.cfg.PeerTimeout/holdShare)
-	l.holds = min(l.holds+1, 16)
+	l.hold = e.now + min(AskAgain, e.cfg.PeerTimeout/32)
 	e.wake(f.p, l.hold)
 }
 
@@ -150,9 +149,6 @@ func (e *Engine) heldBack(f *txFlow) time.Duration {
 	e.enqueue(f.p)
 	return never
 }
-
-// holdShare bounds the time for which packets are held back: PeerTimeout/holdShare.
-const holdShare = 32
 
 // overtaken takes for lost what was sent by a path well before something that has
 // arrived by the same path (RFC 8985): paths reorder among each other, a path hardly.

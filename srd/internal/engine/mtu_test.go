@@ -65,7 +65,7 @@ func TestTooLargeMessages(t *testing.T) {
 	require.Zero(t, w.nodes[1].e.Stats.Refused, "it was sent")
 	require.Equal(t, Delivered, most.status)
 	_, err := a.e.Send(addrOf(1), Message{Len: 1<<20 + 1})
-	require.ErrorIs(t, err, ErrTooLarge)
+	require.Equal(t, TooLargeError{Limit: 1 << 20}, err)
 }
 
 // A path that loses long packets is found out, with small messages under way or without: what
@@ -194,13 +194,17 @@ func TestMessageWaitsForMemory(t *testing.T) {
 		b.used = 0
 		b.reply = func(*Delivery) {
 			b.used, b.reply = b.used+20_000, nil
-			w.after(5*time.Millisecond, func() { b.used -= 20_000 })
+			w.after(5*time.Millisecond, func() {
+				b.used -= 20_000
+				b.pump()
+			})
 		}
+		b.pump()
 		w.run(w.now + 60*time.Millisecond)
 		require.Equal(t, Delivered, first.status)
 		require.Equal(t, Delivered, second.status)
 		require.Less(t, (second.settle - first.settle).Abs(), 15*time.Millisecond)
-		require.NotEqual(t, uint8(noMemory), a.e.peers[0].net.pressure)
+		require.NotEqual(t, uint8(NoMemory), a.e.peers[0].net.pressure)
 		require.Zero(t, w.model.open)
 	}
 }
@@ -222,6 +226,7 @@ func TestMemoryComesAndGoes(t *testing.T) {
 			b.used += 20_000
 			w.run(w.now + time.Duration(r.IntN(3000))*time.Microsecond)
 			b.used -= 20_000
+			b.pump()
 			w.run(w.now + time.Duration(r.IntN(300))*time.Microsecond)
 		}
 		w.run(w.now + 2*time.Second)

@@ -21,6 +21,7 @@ const turnLength = 8
 // room for wire.MaxHeaders. The message's bytes are read before the next call of the
 // engine.
 func (e *Engine) Next(b []byte, o *Out) bool {
+	e.offer()
 	if !e.strangers.Empty() {
 		*o = e.strangers.Next(e.stamp(), b)
 		e.Stats.Sent++

@@ -108,7 +108,7 @@ func (e *Engine) find(a wire.Addr) *peer {
 		e.peers, e.chunk = append(e.peers, &e.chunk[0]), e.chunk[1:]
 	}
 	p := e.peers[slot]
-	*p = peer{addr: a, slot: slot, timer: -1, state: known, mine: e.cfg.Wall, heard: hosts.Heard{At: e.now, Raw: e.raw}, wakeAt: never, next: none, grant: uint16(e.cfg.First)}
+	*p = peer{addr: a, slot: slot, timer: -1, state: known, mine: e.cfg.Wall, heard: hosts.Heard{At: e.now, Raw: e.raw}, wakeAt: never, next: none, grant: uint16(e.cfg.First), limits: wire.NoLimits}
 	p.fragment = uint16(min(e.fragment, smallFragment))
 	p.local = uint64(slot) | e.rng.Uint64()<<24
 	p.turn, p.path = uint8(e.rng.Uint32()), uint8(e.rng.Uint32())

@@ -13,11 +13,11 @@ type rxFlow struct {
 	echoPath    uint8
 	hasEcho     bool
 	now         bool // a response is owed
-	lacks       bool // there was no memory for what came since the last response
 	base, floor uint32
 	seen        arrivals   // from base on
 	refused     *wire.Mask // from floor on, kept until the sender knows; nil while nothing was
 	assemblies  *assembly
+	wait        *Wait // for memory
 
 	since     time.Duration // of the first packet without a response
 	due       time.Duration // of a response, or 0
@@ -69,12 +69,12 @@ func (e *Engine) onPart(p *peer, k *wire.Packet) {
 		e.Stats.Duplicates++
 		now = true
 	default:
-		switch e.accept(p, f, t, k.Bytes) {
+		result := e.accept(p, f, t, k.Bytes)
+		switch result {
 		case dropped:
 			e.sends(p, f, k)
 			return
 		case waits:
-			f.lacks = true
 			e.sends(p, f, k)
 			e.respond(p, f, false, k.More)
 			return
@@ -82,6 +82,7 @@ func (e *Engine) onPart(p *peer, k *wire.Packet) {
 			f.refuse(t.Seq)
 			now = true
 		}
+		e.waiting.Remove(&f.wait, t.Seq-t.Index)
 		if t.Seq == f.base {
 			f.base++
 		} else {
@@ -159,17 +160,17 @@ func (e *Engine) accept(p *peer, f *rxFlow, t *wire.Part, bytes []byte) int {
 		e.discard(f, first)
 		return refusedHere
 	}
+	e.offer()
 	a := f.assembly(first)
 	if a == nil {
-		early := f.service == Ordered && first != f.base
-		if count == 1 && !early {
+		if count == 1 && (f.service != Ordered || first == f.base) {
 			return e.hand(p, f, t, bytes)
 		}
 		if f.touched(first, count) { // it was given up, here or there
 			return refusedHere
 		}
 		var result int
-		if a, result = e.assemble(f, t, first, count, early); a == nil {
+		if a, result = e.assemble(p, f, t, first, count); a == nil {
 			return result
 		}
 	}
@@ -201,7 +202,7 @@ func (f *rxFlow) touched(first, count uint32) bool {
 }
 
 // assemble begins a message of several packets, or keeps one that is early.
-func (e *Engine) assemble(f *rxFlow, t *wire.Part, first, count uint32, early bool) (*assembly, int) {
+func (e *Engine) assemble(p *peer, f *rxFlow, t *wire.Part, first, count uint32) (*assembly, int) {
 	for a := f.assemblies; a != nil; a = a.next {
 		if a.got < a.count && first-a.first < a.count { // it was cut short
 			e.remove(f, a)
@@ -211,23 +212,27 @@ func (e *Engine) assemble(f *rxFlow, t *wire.Part, first, count uint32, early bo
 	if uint64(t.Total) > uint64(e.cfg.MaxMessage) {
 		return nil, e.refusal()
 	}
-	bytes := e.cfg.Host.Room(int(t.Total))
-	if bytes == nil {
-		if early && count == 1 { // there may be one in its turn
-			e.Stats.Beyond++
-			return nil, waits
-		}
-		return nil, e.lacks(f, t, first)
+	var bytes []byte
+	if len(e.waiting) == 0 || f.blocked(first) {
+		bytes = e.cfg.Host.Room(int(t.Total))
 	}
+	if bytes == nil {
+		return nil, e.lacks(p, f, t, first)
+	}
+	return e.reserve(f, first, t.Total, t.Fragment, bytes), taken
+}
+
+// reserve gives a message its memory.
+func (e *Engine) reserve(f *rxFlow, first, total uint32, fragment uint16, bytes []byte) *assembly {
 	a := e.assemblies
 	if a != nil {
 		e.assemblies = a.next
 	} else {
 		a = new(assembly)
 	}
-	*a = assembly{next: f.assemblies, first: first, count: count, total: t.Total, heard: e.now, bytes: bytes[:t.Total], fragment: t.Fragment}
+	*a = assembly{next: f.assemblies, first: first, count: wire.Count(total, fragment), total: total, heard: e.now, bytes: bytes[:total], fragment: fragment}
 	f.assemblies = a
-	return a, taken
+	return a
 }
 
 func (e *Engine) refusal() int {
@@ -236,14 +241,41 @@ func (e *Engine) refusal() int {
 }
 
 // lacks decides how a packet ends if there is no memory for its message: it has to come again if
-// there may soon be some. Messages of an ordered flow that wait behind this one keep theirs
-// until it has come or was refused.
-func (e *Engine) lacks(f *rxFlow, t *wire.Part, first uint32) int {
-	if f.service == Ordered && first == f.base && f.assemblies != nil || !e.cfg.Host.Soon(int(t.Total)) {
+// there may soon be some.
+func (e *Engine) lacks(p *peer, f *rxFlow, t *wire.Part, first uint32) int {
+	if f.blocked(first) || !e.cfg.Host.Soon(int(t.Total)) {
 		return e.refusal()
 	}
 	e.Stats.Beyond++
+	e.waiting.Add(&f.wait, p.slot, first, t, e.now)
 	return waits
+}
+
+// blocked reports whether a message is the next one of an ordered flow and others are behind it that
+// keep their memory until it has come or was refused. It waits for no other's memory.
+func (f *rxFlow) blocked(first uint32) bool {
+	return f.service == Ordered && first == f.base && f.assemblies != nil
+}
+
+// offer gives memory to the messages that wait for it, and tells their senders to send again.
+func (e *Engine) offer() {
+	for {
+		w, room := e.waiting.Next(e.cfg.Host, e.now)
+		if w == nil {
+			return
+		}
+		p := e.peers[w.Peer]
+		f := p.rx[w.Service]
+		f.wait = nil
+		switch {
+		case room == nil:
+		case int32(w.Number-f.base) < 0: // its sender gave it up
+			e.cfg.Host.Drop(room)
+		default:
+			e.reserve(f, w.Number, w.Total, w.Fragment, room)
+		}
+		e.respond(p, f, true, false)
+	}
 }
 
 // hand delivers a message of one packet as it came.
@@ -252,8 +284,8 @@ func (e *Engine) hand(p *peer, f *rxFlow, t *wire.Part, bytes []byte) int {
 		return refusedHere
 	}
 	e.delivery = Delivery{From: p.addr, Service: t.Service, Bytes: bytes}
-	if !e.cfg.Host.Deliver(&e.delivery, false) {
-		return e.lacks(f, t, t.Seq)
+	if len(e.waiting) > 0 && !f.blocked(t.Seq) || !e.cfg.Host.Deliver(&e.delivery, false) {
+		return e.lacks(p, f, t, t.Seq)
 	}
 	e.Stats.Delivered++
 	return taken
@@ -371,6 +403,9 @@ func (e *Engine) dropReceived(p *peer) {
 		e.release(p, f, true)
 		for f.assemblies != nil {
 			e.remove(f, f.assemblies)
+		}
+		if f.wait != nil {
+			e.waiting.Remove(&f.wait, f.wait.Number)
 		}
 		e.blank(&f.seen)
 		p.rx[i] = nil

@@ -61,9 +61,9 @@ func (e *Engine) attach(p *peer, k *wire.Packet, bytes int) {
 	r := &k.Response
 	// One by one: a literal would clear all masks, which is a good part of what a response costs.
 	r.Service, r.Base, r.Floor = f.service, f.base, f.floor
-	r.Grant, r.Pressure = e.share(p), e.cfg.Host.Pressure()
-	if f.lacks {
-		r.Pressure = noMemory
+	r.Grant, r.Pressure = e.share(p), min(e.cfg.Host.Pressure(), NoMemory-1)
+	if f.wait != nil {
+		r.Pressure = NoMemory
 	}
 	r.NSeen, r.NRefused, r.HasEcho = 0, 0, false
 	if f.seen.n > 0 {
@@ -82,7 +82,7 @@ func (e *Engine) attach(p *peer, k *wire.Packet, bytes int) {
 		f.hasEcho = false
 	}
 	k.HasResponse, p.alone = true, false
-	f.pending, f.due, f.now, f.lacks = 0, 0, false, false
+	f.pending, f.due, f.now = 0, 0, false
 	if e.owesResponse(p) {
 		e.enqueue(p)
 	}

@@ -53,19 +53,15 @@ type Handle uint64
 
 // Send hands in a message.
 func (e *Engine) Send(to wire.Addr, m Message) (Handle, error) {
-	switch {
-	case m.Service >= wire.Services:
+	if m.Service >= wire.Services {
 		return 0, ErrService
-	case uint64(m.Len) > 1<<32-1:
-		return 0, ErrTooLarge
 	}
 	p := e.find(to)
 	switch {
 	case p == nil:
 		return 0, ErrPeers
-	case p.limits.MTU == 0:
 	case uint64(m.Len) > uint64(p.limits.Message):
-		return 0, ErrTooLarge
+		return 0, TooLargeError{Limit: p.limits.Message}
 	}
 	if !e.unsettled(p) {
 		p.progress = e.now
@@ -177,7 +173,7 @@ func (e *Engine) finish(i uint32) {
 		r.Status, r.Part = m.reason, int(m.blame)
 	}
 	f := m.flow
-	r.Stranger = f.p.epoch == 0
+	r.Limit, r.Stranger = f.p.limits.Message, f.p.epoch == 0
 	m.flow, m.next, e.unused = nil, e.unused, i
 	e.cfg.Host.Settled(r)
 	e.settle(f)

@@ -318,7 +318,7 @@ func (h *host) Deliver(d *Delivery, owned bool) bool {
 	n := (*node)(h)
 	if owned {
 		n.used -= len(d.Bytes)
-	} else if n.w.rng.Float64() < n.refuse {
+	} else if n.rooms >= 0 && n.used+len(d.Bytes) > n.rooms || n.w.rng.Float64() < n.refuse {
 		return false
 	}
 	n.w.model.delivered(n, d)

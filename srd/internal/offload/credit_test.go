@@ -73,3 +73,17 @@ func TestCreditThatIsNotUsed(t *testing.T) {
 	w.Run(w.Now + time.Second)
 	w.end()
 }
+
+// Credit that did not arrive is told again, soon.
+func TestCreditAgain(t *testing.T) {
+	w := greeted(t, simple())
+	took := w.nodes[0].receives
+	w.nodes[0].receives = 0
+	l := w.send(w.nodes[0], 1, engine.Reliable, 2000)
+	w.Run(w.Now + 5*time.Millisecond)
+	require.Zero(t, l.status)
+	w.nodes[0].receives = took
+	w.Run(w.Now + 50*time.Millisecond)
+	require.Equal(t, engine.Delivered, l.status)
+	w.end()
+}

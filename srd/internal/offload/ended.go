@@ -70,27 +70,22 @@ func (m *Machine) owe(p *peer, c *packet) {
 func (m *Machine) resend(p *peer) {
 	p.posted = p.taken
 	for _, f := range p.tx {
-		if f == nil || f.open == nil {
+		if f == nil {
 			continue
 		}
 		f.again = f.again[:0]
 		for s := f.una; s != f.nxt; s++ {
 			c := &f.open[s%wire.Window]
-			if c.state == settled {
-				continue
-			}
-			if c.state == hole || m.messages[c.message].reason != 0 {
+			switch g := &m.messages[c.message]; {
+			case c.state == settled:
+			case c.state == hole || g.reason != 0:
 				m.cancel(f, s)
-				continue
-			}
-			g := &m.messages[c.message]
-			g.unsure = true // of each packet there may be two
-			for index := range g.sent {
-				m.Stats.Retransmitted++
+			default:
 				m.mislaid++
-				f.again = append(f.again, piece{seq: s, index: index, message: c.message, gen: g.gen})
+				g.sentAt = -never
 			}
 		}
+		m.holdBack(f, nil)
 	}
 	m.enqueue(p)
 }
@@ -156,7 +151,7 @@ func (m *Machine) abandon(f *txFlow, again bool) {
 	for s := f.nxt; s != f.una; {
 		s--
 		c := &f.open[s%wire.Window]
-		if c.state != pending {
+		if c.state > lacking {
 			continue
 		}
 		i := c.message
@@ -169,11 +164,7 @@ func (m *Machine) abandon(f *txFlow, again bool) {
 			m.finish(i, g.reason)
 		default:
 			g.numbered, g.unsure, g.sent = false, false, 0
-			g.next = f.head
-			if f.head == none {
-				f.tail = i
-			}
-			f.head = i
+			m.queueFirst(f, i)
 		}
 	}
 	f.una = f.nxt

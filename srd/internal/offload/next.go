@@ -12,6 +12,7 @@ const turnLength = 8
 // there is none. b has room for wire.MaxHeaders. The message's bytes are read before the
 // next call of the machine.
 func (m *Machine) Next(slot int, b []byte, o *engine.Out) bool {
+	m.offer()
 	k, c := &m.out, &m.packets[slot]
 	if !m.strangers.Empty() {
 		*o = m.strangers.Next(m.stamp(), b)
@@ -159,7 +160,7 @@ func (m *Machine) makeNew(f *txFlow, k *wire.Packet, c *packet) bool {
 	g := &m.messages[f.head]
 	c.message = f.head
 	if !g.numbered {
-		if f.nxt-f.una >= wire.Window {
+		if f.nxt-f.una >= wire.Window || f.held {
 			return false
 		}
 		g.numbered, g.seq = true, f.nxt
@@ -172,6 +173,7 @@ func (m *Machine) makeNew(f *txFlow, k *wire.Packet, c *packet) bool {
 	}
 	m.put(g, g.sent, k, c)
 	if g.sent++; g.sent == g.count {
+		g.sentAt = m.now
 		f.head = g.next
 		if f.head == none {
 			f.tail = none

@@ -108,11 +108,12 @@ type Machine struct {
 	packets    []packet // by slot
 	windows    []*txWindow
 	assemblies *assembly // that are not in use
+	waiting    engine.Waits
 
 	packet  wire.Packet // being decoded
 	out     wire.Packet // being made
 	Stats   engine.Stats
-	mislaid uint64 // packets that were not where the device said, perhaps
+	mislaid uint64 // messages that were not where the device said, perhaps
 
 	result   engine.Result // handed to the host; here, since it would escape elsewhere
 	delivery engine.Delivery

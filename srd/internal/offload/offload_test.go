@@ -688,7 +688,7 @@ func TestAllocations(t *testing.T) {
 		m.Completed(0, Landed)
 		f := p.tx[0]
 		m.onCredit(p, &wire.Credit{Taken: p.posted, Grant: 10})
-		m.onResponse(p, &wire.Response{Base: f.nxt, Floor: f.una})
+		m.onResponse(p, &wire.Response{Base: f.nxt, Floor: f.una}, 0)
 	}))
 }
 

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"time"
 
+	"github.com/goverbs/goverbs/srd/internal/engine"
 	"github.com/goverbs/goverbs/srd/internal/hosts"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
@@ -39,6 +40,7 @@ type peer struct {
 	helloAt  time.Duration // when to greet again
 	answerAt time.Duration // when a response is due, or 0
 	retryAt  time.Duration // nothing is sent until then, or 0
+	againAt  time.Duration // when to send again what waits for memory, or is undecided for long
 
 	posted  uint32        // packets with a part, but for those that did not arrive
 	taken   uint32        // of them, as the peer says
@@ -110,7 +112,7 @@ func (m *Machine) find(a wire.Addr) *peer {
 		m.peers = append(m.peers, new(peer))
 	}
 	p := m.peers[slot]
-	*p = peer{addr: a, slot: slot, timer: -1, state: known, mine: m.cfg.Wall, heard: hosts.Heard{At: m.now, Raw: m.raw}, next: none, grant: uint16(m.cfg.First), fragment: uint16(m.fragment)}
+	*p = peer{addr: a, slot: slot, timer: -1, state: known, mine: m.cfg.Wall, heard: hosts.Heard{At: m.now, Raw: m.raw}, next: none, grant: uint16(m.cfg.First), fragment: uint16(m.fragment), limits: wire.NoLimits}
 	p.local = uint64(slot) | m.rng.Uint64()<<24
 	p.turn = uint8(m.rng.Uint32())
 	m.begin(p)
@@ -295,6 +297,16 @@ func (m *Machine) tick(p *peer) {
 		}
 	}
 	if p.unsettled() {
+		if m.now >= p.againAt {
+			p.againAt = m.now + min(engine.AskAgain, m.cfg.PeerTimeout/32)
+			for _, f := range p.tx {
+				if f != nil {
+					m.holdBack(f, nil)
+				}
+			}
+			m.enqueue(p)
+		}
+		at(p.againAt)
 		at(m.watch(p))
 	}
 	for _, f := range p.rx {

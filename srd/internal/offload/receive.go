@@ -12,11 +12,13 @@ import (
 type rxFlow struct {
 	service     uint8
 	due         bool // a response is owed
+	lacks       bool // there was no memory for packets of messages, which have to come again
 	pending     uint8
 	base, floor uint32
 	seen        wire.Mask // from base on
-	refused     wire.Mask // from floor on: kept until the sender knows
+	refused     wire.Mask // from floor on: kept until the sender knows; what is not seen has to come again
 	assemblies  *assembly
+	wait        *engine.Wait // for memory
 }
 
 // assembly is a message that has not come completely, or one that waits for the messages
@@ -66,8 +68,12 @@ func (m *Machine) take(p *peer, t *wire.Part, k *wire.Packet) {
 		m.respond(p, f, true)
 		return
 	}
-	switch v := m.accept(p, f, t, k); v {
-	case incomplete:
+	v := m.accept(p, f, t, k)
+	if v != waits {
+		m.waiting.Remove(&f.wait, t.Seq)
+	}
+	switch v {
+	case incomplete, waits:
 	case bogus:
 		m.Stats.Bogus++
 	default:
@@ -80,6 +86,7 @@ const (
 	taken = iota
 	refused
 	incomplete // it is not all there, or not its turn
+	waits      // for memory: it has to come again
 	bogus
 )
 
@@ -87,6 +94,7 @@ const (
 func (m *Machine) decide(p *peer, f *rxFlow, seq uint32, taken, now bool) {
 	f.seen.Set(seq)
 	if taken {
+		f.refused.Drop(seq)
 		m.Stats.Delivered++
 	} else {
 		f.refused.Set(seq)
@@ -149,6 +157,7 @@ func (m *Machine) advanceFloor(p *peer, f *rxFlow, floor uint32) {
 // accept handles a packet of a message that is neither taken nor refused, and returns the state
 // of the message.
 func (m *Machine) accept(p *peer, f *rxFlow, t *wire.Part, k *wire.Packet) int {
+	m.offer()
 	a := f.assembly(t.Seq)
 	if t.Cancel {
 		if a != nil {
@@ -164,20 +173,21 @@ func (m *Machine) accept(p *peer, f *rxFlow, t *wire.Part, k *wire.Packet) int {
 	case uint64(t.Total) > uint64(m.cfg.MaxMessage):
 		return refused
 	case count == 1 && !early:
-		return m.hand(p, t, k.Bytes)
+		return m.hand(p, f, t, k.Bytes)
 	case count > 1 && t.Fragment < leastFragment:
 		return bogus
 	default:
+		if len(m.waiting) > 0 && !f.blocked(t.Seq) {
+			return m.lacks(p, f, t)
+		}
 		room := m.cfg.Host.Room(int(t.Total))
-		if room == nil {
-			return refused
+		for room == nil {
+			if !m.displace(p, f, t.Seq) {
+				return m.lacks(p, f, t)
+			}
+			room = m.cfg.Host.Room(int(t.Total))
 		}
-		a = m.assemble(f)
-		a.seq, a.count, a.total, a.fragment, a.bytes = t.Seq, count, t.Total, t.Fragment, room[:t.Total]
-		for len(a.has) < int(count+63)/64 {
-			a.has = append(a.has, 0)
-		}
-		m.wake(p, m.now+2*m.cfg.PeerTimeout)
+		a = m.reserve(p, f, t.Seq, t.Total, t.Fragment, room)
 	}
 	if a.has[t.Index/64]>>(t.Index%64)&1 != 0 {
 		m.Stats.Duplicates++
@@ -187,7 +197,11 @@ func (m *Machine) accept(p *peer, f *rxFlow, t *wire.Part, k *wire.Packet) int {
 	a.got++
 	a.now = a.now || k.RespondNow
 	copy(a.bytes[t.Offset():], k.Bytes)
-	if a.got < a.count || f.service == engine.Ordered && t.Seq != f.base {
+	if a.got < a.count {
+		return incomplete
+	}
+	f.refused.Drop(t.Seq)
+	if f.service == engine.Ordered && t.Seq != f.base {
 		return incomplete
 	}
 	p.answer = p.answer || a.now
@@ -200,12 +214,86 @@ func (m *Machine) accept(p *peer, f *rxFlow, t *wire.Part, k *wire.Packet) int {
 const leastFragment = 64
 
 // hand delivers a message of one packet as it came.
-func (m *Machine) hand(p *peer, t *wire.Part, bytes []byte) int {
+func (m *Machine) hand(p *peer, f *rxFlow, t *wire.Part, bytes []byte) int {
 	m.delivery = engine.Delivery{From: p.addr, Service: t.Service, Bytes: bytes}
-	if !m.cfg.Host.Deliver(&m.delivery, false) {
-		return refused
+	if len(m.waiting) > 0 && !f.blocked(t.Seq) {
+		return m.lacks(p, f, t)
+	}
+	for !m.cfg.Host.Deliver(&m.delivery, false) {
+		if !m.displace(p, f, t.Seq) {
+			return m.lacks(p, f, t)
+		}
 	}
 	return taken
+}
+
+// lacks decides what becomes of a message for which there is no memory: it has to come again if
+// there may soon be some.
+func (m *Machine) lacks(p *peer, f *rxFlow, t *wire.Part) int {
+	if !m.cfg.Host.Soon(int(t.Total)) {
+		return refused
+	}
+	m.Stats.Beyond++
+	if f.wait != nil || !f.lacks { // else the flow is told first what may come again
+		m.waiting.Add(&f.wait, p.slot, t.Seq, t, m.now)
+	}
+	m.again(p, f, t.Seq)
+	return waits
+}
+
+// again has a message sent again: at once, or when there is memory for the one of the flow that waits.
+func (m *Machine) again(p *peer, f *rxFlow, seq uint32) {
+	f.lacks = true
+	f.refused.Set(seq)
+	m.respond(p, f, false)
+}
+
+// blocked reports whether a message is the next one of an ordered flow, and others are behind it
+// that have memory.
+func (f *rxFlow) blocked(seq uint32) bool {
+	return f.service == engine.Ordered && seq == f.base && f.assemblies != nil
+}
+
+// displace takes the memory of a message behind a blocked one, and reports whether there was one.
+func (m *Machine) displace(p *peer, f *rxFlow, seq uint32) bool {
+	if !f.blocked(seq) {
+		return false
+	}
+	m.again(p, f, f.assemblies.seq)
+	m.remove(f, f.assemblies)
+	return true
+}
+
+// offer gives memory to the messages that wait for it, and has them sent again.
+func (m *Machine) offer() {
+	for {
+		w, room := m.waiting.Next(m.cfg.Host, m.now)
+		if w == nil {
+			return
+		}
+		p := m.peers[w.Peer]
+		f := p.rx[w.Service]
+		f.wait = nil
+		switch {
+		case room == nil:
+		case int32(w.Number-f.base) < 0: // its sender gave it up
+			m.cfg.Host.Drop(room)
+		default:
+			m.reserve(p, f, w.Number, w.Total, w.Fragment, room)
+		}
+		m.respond(p, f, true)
+	}
+}
+
+// reserve gives a message its memory.
+func (m *Machine) reserve(p *peer, f *rxFlow, seq, total uint32, fragment uint16, room []byte) *assembly {
+	a := m.assemble(f)
+	a.seq, a.count, a.total, a.fragment, a.bytes = seq, wire.Count(total, fragment), total, fragment, room[:total]
+	for len(a.has) < int(a.count+63)/64 {
+		a.has = append(a.has, 0)
+	}
+	m.wake(p, m.now+2*m.cfg.PeerTimeout)
+	return a
 }
 
 // complete delivers a message that was assembled.
@@ -275,6 +363,9 @@ func (m *Machine) dropReceived(p *peer) {
 		for f.assemblies != nil {
 			m.remove(f, f.assemblies)
 		}
+		if f.wait != nil {
+			m.waiting.Remove(&f.wait, f.wait.Number)
+		}
 		p.rx[i] = nil
 	}
 	p.answer, p.answerAt = false, 0
@@ -303,6 +394,19 @@ func (p *peer) due() *rxFlow {
 	return nil
 }
 
+// called records that a response went which says what has to come again; at once, if none waits.
+func (f *rxFlow) called() {
+	if !f.lacks || f.wait != nil {
+		return
+	}
+	f.lacks = false
+	for s := f.base; s != f.floor+wire.Window; s++ {
+		if !f.seen.Has(s) {
+			f.refused.Drop(s)
+		}
+	}
+}
+
 // attach adds credit to a packet that carries so many bytes, and a response if one is
 // owed and there is room.
 func (m *Machine) attach(p *peer, k *wire.Packet, c *packet, bytes int) {
@@ -312,12 +416,16 @@ func (m *Machine) attach(p *peer, k *wire.Packet, c *packet, bytes int) {
 	p.alone = false
 	if f := p.due(); f != nil {
 		r := &k.Response
-		*r = wire.Response{Service: f.service, Pressure: m.cfg.Host.Pressure(), Base: f.base, Floor: f.floor}
+		*r = wire.Response{Service: f.service, Base: f.base, Floor: f.floor}
+		if f.wait != nil {
+			r.Pressure = engine.NoMemory
+		}
 		r.NSeen = f.seen.Words(f.base, &r.Seen)
 		r.NRefused = f.refused.Words(f.floor, &r.Refused)
 		if bytes == 0 || wire.HeaderLen+wire.CreditLen+wire.PartLen+r.Len()+bytes <= int(p.fragment)+wire.Overhead {
 			k.HasResponse, c.answers = true, f.service+1
 			f.due, f.pending = false, 0
+			f.called()
 		} else {
 			p.alone = p.answer
 		}

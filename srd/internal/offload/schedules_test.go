@@ -89,6 +89,7 @@ func schedule(t testing.TB, seed uint64) *world {
 		if some(0.3) {
 			n.receives = 2 + r.IntN(10)
 		}
+		n.soon = some(0.5)
 	}
 	span := time.Duration(5+r.IntN(300)) * time.Millisecond
 	at := func(f func()) { w.After(time.Duration(r.Int64N(int64(span))), f) }

@@ -1,6 +1,8 @@
 package offload
 
 import (
+	"time"
+
 	"github.com/goverbs/goverbs/srd/internal/engine"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
@@ -15,6 +17,7 @@ type message struct {
 	seq      uint32 // its number, once it has one
 	next     uint32 // in the flow's queue, or among the free
 	gen      uint32
+	sentAt   time.Duration // when it was handed out whole
 	fragment uint16        // bytes of each packet but the last
 	reason   engine.Status // why it was given up, or 0
 	numbered bool
@@ -32,6 +35,8 @@ type txFlow struct {
 	head, tail uint32 // messages that are not handed out whole
 	open       *txWindow
 	again      []piece // to be sent before anything new
+	told       uint32  // stamp of the response that said last which messages wait
+	held       bool    // no message begins, since one waits for memory there
 }
 
 // txWindow has the states of the numbers from una on.
@@ -43,6 +48,7 @@ type txWindow [wire.Window]struct {
 // States of a number.
 const (
 	pending = iota // the receiver decides
+	lacking        // so it will, when it has memory
 	hole           // its message is settled, and the receiver is to pass it
 	settled
 )
@@ -65,19 +71,15 @@ func (p *peer) unsettled() bool {
 
 // Send hands in a message.
 func (m *Machine) Send(to wire.Addr, msg engine.Message) (engine.Handle, error) {
-	switch {
-	case msg.Service >= wire.Services:
+	if msg.Service >= wire.Services {
 		return 0, engine.ErrService
-	case uint64(msg.Len) > 1<<32-1:
-		return 0, engine.ErrTooLarge
 	}
 	p := m.find(to)
 	switch {
 	case p == nil:
 		return 0, engine.ErrPeers
-	case p.limits.MTU == 0:
 	case uint64(msg.Len) > uint64(p.limits.Message):
-		return 0, engine.ErrTooLarge
+		return 0, engine.TooLargeError{Limit: p.limits.Message}
 	}
 	if !p.unsettled() {
 		if m.now-p.progress > senderAge/2 { // the peer may have shared its budget among others
@@ -87,7 +89,7 @@ func (m *Machine) Send(to wire.Addr, msg engine.Message) (engine.Handle, error) 
 		if p.state == established && p.heard.Forgets(m.raw, &p.limits) {
 			m.greet(p)
 		}
-		m.wake(p, m.now+m.cfg.PeerTimeout/16)
+		m.wake(p, m.now+m.cfg.PeerTimeout/32)
 	}
 	f := p.tx[msg.Service]
 	if f == nil {
@@ -220,12 +222,15 @@ func (m *Machine) unqueue(f *txFlow, i uint32) {
 func (m *Machine) finish(i uint32, s engine.Status) {
 	g := &m.messages[i]
 	r := &m.result
-	*r = engine.Result{Tag: g.tag, Status: s, Parts: int(g.sent), Stranger: g.flow.p.epoch == 0}
-	if s == engine.Refused {
+	*r = engine.Result{Tag: g.tag, Status: s, Parts: int(g.sent), Limit: g.flow.p.limits.Message, Stranger: g.flow.p.epoch == 0}
+	switch s {
+	case engine.Delivered: // by packets of before it was sent again
+		r.Parts = int(g.count)
+	case engine.Refused:
 		r.Refused = r.Parts
 	}
 	if g.parts {
-		for part := range int(g.sent) {
+		for part := range r.Parts {
 			m.cfg.Host.PartSettled(g.tag, part, s)
 		}
 	}
@@ -250,8 +255,8 @@ func (m *Machine) onCredit(p *peer, c *wire.Credit) {
 }
 
 // onResponse handles the receiver's results for messages of a flow. An older response than one
-// that came before says nothing new.
-func (m *Machine) onResponse(p *peer, r *wire.Response) {
+// that came before says nothing new; one that has messages wait may be over.
+func (m *Machine) onResponse(p *peer, r *wire.Response, stamp uint32) {
 	f := p.tx[r.Service]
 	if f == nil || f.open == nil {
 		return
@@ -285,11 +290,57 @@ func (m *Machine) onResponse(p *peer, r *wire.Response) {
 	for f.una != f.nxt && f.open[f.una%wire.Window].state == settled {
 		f.una++
 	}
+	if old := f.told-stamp-1 < 1<<20; !old || r.Pressure != engine.NoMemory { // by less than a second
+		f.told = stamp
+		m.holdBack(f, r)
+	}
 	if f.una == f.nxt {
 		m.close(f)
 	}
 	p.progress = m.now
 	m.enqueue(p)
+}
+
+// holdBack holds the messages back that wait for memory, as r says; or has them sent again, if r says
+// so or is nil. Others have to come again, too, if their packets landed and they are undecided for
+// long: what says so did not arrive.
+func (m *Machine) holdBack(f *txFlow, r *wire.Response) {
+	waits := r != nil && r.Pressure == engine.NoMemory
+	f.held = false
+	for s := f.nxt; s != f.una; {
+		s--
+		c := &f.open[s%wire.Window]
+		if c.state > lacking {
+			continue
+		}
+		i, g := c.message, &m.messages[c.message]
+		lacks := r != nil && bit(r.Refused[:r.NRefused], s-r.Floor) ||
+			r == nil && g.sent == g.count && f.p.tries == 0 && m.now-g.sentAt > m.cfg.PeerTimeout/8
+		switch {
+		case lacks && f.service == engine.Reporting:
+			m.abort(i, engine.Retransmit)
+		case !lacks && c.state == pending:
+		case waits:
+			if c.state == pending {
+				m.unqueue(f, i)
+			}
+			c.state, f.held = lacking, true
+		case g.reason == 0:
+			m.unqueue(f, i)
+			m.Stats.Retransmitted += uint64(g.sent)
+			c.state, g.sent, g.unsure = pending, 0, true // of each packet there may be two
+			m.queueFirst(f, i)
+		}
+	}
+}
+
+// queueFirst puts a message in front of the others of its flow.
+func (m *Machine) queueFirst(f *txFlow, i uint32) {
+	m.messages[i].next = f.head
+	if f.head == none {
+		f.tail = i
+	}
+	f.head = i
 }
 
 // decided reports whether the receiver has taken or refused a message.
@@ -306,5 +357,5 @@ func (m *Machine) close(f *txFlow) {
 	if f.open != nil {
 		m.windows, f.open = append(m.windows, f.open), nil
 	}
-	f.again = f.again[:0]
+	f.again, f.held = f.again[:0], false
 }

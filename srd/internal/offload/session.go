@@ -59,7 +59,7 @@ func (m *Machine) onFlow(p *peer, k *wire.Packet) {
 		m.onCredit(p, &k.Credit)
 	}
 	if k.HasResponse {
-		m.onResponse(p, &k.Response)
+		m.onResponse(p, &k.Response, k.Stamp)
 	}
 	if k.HasPart {
 		m.onPart(p, k)

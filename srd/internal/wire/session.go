@@ -10,6 +10,9 @@ type Limits struct {
 	Remember uint32 // microseconds for which it remembers a silent peer at least
 }
 
+// NoLimits are those of a peer that has not told its own.
+var NoLimits = Limits{Message: 1<<32 - 1}
+
 // LimitsOf returns limits in the units of packets; values beyond their range become the largest.
 func LimitsOf(mtu, message int, remember, complete time.Duration) Limits {
 	return Limits{MTU: uint16(min(mtu, 1<<16-1)), Complete: uint16(min(complete/time.Millisecond, 1<<16-1)), Message: uint32(min(uint64(message), 1<<32-1)),
