@@ -76,7 +76,7 @@ type Config struct {
 	MaxRecord int
 	// Pacer paces records of more than PaceFrom bytes, and what GetMulti READs by one
 	// doorbell if that is longer. They are READ in parts, each when the pacer has credit
-	// for it. nil means the device's pacer ([pacer.For]), which has the default limits and
+	// for it. nil means the device's pacer ([pacer.ForDevice]), which has the default limits and
 	// is shared by all clients of this process on that device. A paused pacer
 	// holds up these READs; if that takes longer than the server's lease, the server cuts
 	// this client off. The pacer is not closed with the client.

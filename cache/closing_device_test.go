@@ -98,7 +98,7 @@ func closeInOrder(t *testing.T, order []string) {
 			func() error { _, err := c.Get(ctx, keys[0]); return err },
 			func() error { return c.Set(ctx, keys[0], cache.Item{Value: long}, 0) },
 			func() error { return c.GetMulti(ctx, keys, nil)[1].Err },
-			func() error { return c.SetMulti(ctx, []cache.Put{{Key: keys[1]}, {Key: keys[2]}}, nil)[1] },
+			func() error { return c.SetMulti(ctx, []cache.Entry{{Key: keys[1]}, {Key: keys[2]}}, nil)[1] },
 			func() error {
 				_, err := loader.Load(ctx, keys[3], time.Millisecond, func(context.Context) (cache.Item, error) { return cache.Item{}, nil })
 				return err

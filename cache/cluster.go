@@ -16,7 +16,7 @@ type Cache interface {
 	GetInto(ctx context.Context, key, dst []byte) (Item, error)
 	GetMulti(ctx context.Context, keys [][]byte, into []Result) []Result
 	Set(ctx context.Context, key []byte, it Item, ttl time.Duration) error
-	SetMulti(ctx context.Context, puts []Put, into []error) []error
+	SetMulti(ctx context.Context, puts []Entry, into []error) []error
 	Add(ctx context.Context, key []byte, it Item, ttl time.Duration) error
 	Replace(ctx context.Context, key []byte, it Item, ttl time.Duration) error
 	CompareAndSwap(ctx context.Context, key []byte, it Item, ttl time.Duration) error

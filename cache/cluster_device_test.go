@@ -58,12 +58,12 @@ func TestClusterOutlivesAServer(t *testing.T) {
 	c, ctx := dialCluster(t, cache.ClusterConfig{}, addresses...), within(t)
 	const n = 40
 	var keys [][]byte
-	var puts []cache.Put
+	var puts []cache.Entry
 	for i := range n {
 		keys = append(keys, key(i))
-		puts = append(puts, cache.Put{Key: key(i), Item: cache.Item{Value: []byte(strconv.Itoa(i))}})
+		puts = append(puts, cache.Entry{Key: key(i), Item: cache.Item{Value: []byte(strconv.Itoa(i))}})
 	}
-	puts = append(puts, cache.Put{})
+	puts = append(puts, cache.Entry{})
 	errs := c.SetMulti(ctx, puts, nil)
 	require.Len(t, errs, n+1)
 	for _, err := range errs[:n] {
@@ -160,10 +160,10 @@ func TestClusterAsksAllAtOnce(t *testing.T) {
 	addresses := []string{serve(t, cfg).Addr().String(), listen(t, cfg).Addr().String()}
 	c, ctx := dialCluster(t, cache.ClusterConfig{}, addresses...), within(t)
 	var keys [][]byte
-	var puts []cache.Put
+	var puts []cache.Entry
 	for i := range 20 {
 		keys = append(keys, key(i))
-		puts = append(puts, cache.Put{Key: key(i), Item: cache.Item{Value: bytes.Repeat([]byte{1}, 50)}})
+		puts = append(puts, cache.Entry{Key: key(i), Item: cache.Item{Value: bytes.Repeat([]byte{1}, 50)}})
 	}
 	for _, err := range c.SetMulti(ctx, puts, nil) {
 		require.NoError(t, err)
@@ -206,10 +206,10 @@ func TestClusterWithAServerThatHangs(t *testing.T) {
 	addresses := []string{servers[0].address, servers[1].address}
 	c, ctx := dialCluster(t, cache.ClusterConfig{}, addresses...), within(t)
 	var keys, unknown [][]byte
-	var puts []cache.Put
+	var puts []cache.Entry
 	for i := range 20 {
 		keys, unknown = append(keys, key(i)), append(unknown, key(100+i))
-		puts = append(puts, cache.Put{Key: key(i), Item: cache.Item{Value: []byte{byte(i)}}})
+		puts = append(puts, cache.Entry{Key: key(i), Item: cache.Item{Value: []byte{byte(i)}}})
 	}
 	require.NoError(t, errors.Join(c.SetMulti(ctx, puts, nil)...))
 	shares(t, c, keys, addresses...)

@@ -64,7 +64,7 @@ func TestFailFast(t *testing.T) {
 	require.ErrorContains(t, err, c.address+": dial tcp")
 	for _, err := range []error{
 		c.Set(ctx, []byte("key"), Item{}, 0),
-		c.SetMulti(ctx, []Put{{Key: []byte("key")}}, nil)[0],
+		c.SetMulti(ctx, []Entry{{Key: []byte("key")}}, nil)[0],
 		c.GetMulti(ctx, [][]byte{[]byte("key")}, nil)[0].Err,
 	} {
 		require.ErrorIs(t, err, ErrUnavailable)

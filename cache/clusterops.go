@@ -23,7 +23,7 @@ func (c *Cluster) GetInto(ctx context.Context, key, dst []byte) (Item, error) {
 type part struct {
 	keys    [][]byte
 	results []Result
-	puts    []Put
+	puts    []Entry
 	errs    []error
 	at      []int // in what the caller passed
 }
@@ -104,7 +104,7 @@ func (c *Cluster) Set(ctx context.Context, key []byte, it Item, ttl time.Duratio
 }
 
 // SetMulti stores many records: see [Client.SetMulti]. It sends to all servers at once.
-func (c *Cluster) SetMulti(ctx context.Context, puts []Put, into []error) []error {
+func (c *Cluster) SetMulti(ctx context.Context, puts []Entry, into []error) []error {
 	into = slices.Grow(into[:0], len(puts))[:len(puts)]
 	parts := c.split(len(puts), func(i int) []byte { return puts[i].Key }, func(p *part, i int) {
 		p.puts = append(p.puts, puts[i])

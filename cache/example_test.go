@@ -68,7 +68,7 @@ func ExampleDialCluster() {
 // Many records at once, each with an outcome of its own.
 func ExampleClient_SetMulti() {
 	var c *cache.Client
-	puts := []cache.Put{
+	puts := []cache.Entry{
 		{Key: []byte("colour"), Item: cache.Item{Value: []byte("blue")}},
 		{Key: []byte("shape"), Item: cache.Item{Value: []byte("round")}, TTL: time.Minute},
 	}

@@ -122,7 +122,7 @@ func (s *session) newFlow(ctx context.Context) (*flow, error) {
 // users may close and make anew at any time.
 func (f *flow) choose() (err error) {
 	if f.p = f.s.c.cfg.Pacer; f.p == nil {
-		if f.p, err = pacer.For(f.s.pd().Device()); err != nil {
+		if f.p, err = pacer.ForDevice(f.s.pd().Device()); err != nil {
 			return pacerError(err)
 		}
 	}

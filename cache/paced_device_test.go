@@ -169,7 +169,7 @@ func TestPacersThatCannotBe(t *testing.T) {
 	of := func(i int) *pacer.Pacer {
 		d, err := verbs.Open(ends[i].Device, verbs.DeviceConfig{})
 		require.NoError(t, err)
-		p, err := pacer.For(d)
+		p, err := pacer.ForDevice(d)
 		require.NoError(t, err)
 		require.Equal(t, ends[i].Device, p.Device())
 		require.NoError(t, d.Close())

@@ -126,7 +126,7 @@ func (s *session) dial(ctx context.Context) (err error) {
 		if err != nil {
 			return verbs.Offer{}, err
 		}
-		if err := l.Own(cq); err != nil {
+		if err := l.AddCloser(cq); err != nil {
 			return verbs.Offer{}, err
 		}
 		var offer verbs.Offer

@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
-// Put is a record that SetMulti stores.
-type Put struct {
+// Entry is a record that SetMulti stores.
+type Entry struct {
 	Key []byte
 	Item
 	TTL time.Duration // the record expires then; 0 means never
@@ -26,7 +26,7 @@ type Put struct {
 // of 4 KiB; one doorbell posts as many SENDs as the server has receives for, up to four.
 //
 // Errors go into the slice that is passed, which may be nil.
-func (c *Client) SetMulti(ctx context.Context, puts []Put, into []error) []error {
+func (c *Client) SetMulti(ctx context.Context, puts []Entry, into []error) []error {
 	into = slices.Grow(into[:0], len(puts))[:len(puts)]
 	for i := range puts {
 		into[i] = errPending
@@ -70,13 +70,13 @@ func (c *Client) SetMulti(ctx context.Context, puts []Put, into []error) []error
 	}
 }
 
-func (p *Put) request() wire.Request {
+func (p *Entry) request() wire.Request {
 	return wire.Request{Op: wire.OpSet, Key: p.Key, Value: p.Value, Flags: p.Flags, Expiry: expiry(p.TTL)}
 }
 
 // setMulti stores the pending records. Those that the server has no memory for stay
 // pending, and, with an error, those that were not sent.
-func (s *session) setMulti(ctx context.Context, puts []Put, into []error) (err error) {
+func (s *session) setMulti(ctx context.Context, puts []Entry, into []error) (err error) {
 	calls := make([]*call, len(puts))
 	s.mu.Lock()
 	for i := range puts {

@@ -19,9 +19,9 @@ func TestSetMulti(t *testing.T) {
 	s := serve(t, server.Config{Memory: 8 << 20, MaxValue: 64 << 10, Lease: quiet})
 	c, ctx := dial(t, s.Addr().String(), cache.Config{}), within(t)
 	const n = 30 // of which a SEND of 4 KiB holds some 20
-	var puts []cache.Put
+	var puts []cache.Entry
 	for i := range n {
-		puts = append(puts, cache.Put{Key: key(i), Item: cache.Item{Value: bytes.Repeat([]byte{byte(i)}, 100), Flags: uint32(i)}, TTL: time.Duration(i) * time.Hour})
+		puts = append(puts, cache.Entry{Key: key(i), Item: cache.Item{Value: bytes.Repeat([]byte{byte(i)}, 100), Flags: uint32(i)}, TTL: time.Duration(i) * time.Hour})
 	}
 	packets := watch(t)
 	packets.take()
@@ -52,7 +52,7 @@ func TestSetMulti(t *testing.T) {
 	}
 
 	// Each its own outcome.
-	puts = []cache.Put{
+	puts = []cache.Entry{
 		{Key: key(1), Item: cache.Item{Value: []byte("new")}},
 		{Item: cache.Item{Value: []byte("no key")}},
 		{Key: key(2), Item: cache.Item{Value: make([]byte, 64<<10+1)}},
@@ -74,7 +74,7 @@ func TestSetMulti(t *testing.T) {
 	// More than waits to be sent at a time.
 	puts = puts[:0]
 	for i := range 50 {
-		puts = append(puts, cache.Put{Key: key(i), Item: cache.Item{Value: bytes.Repeat([]byte{byte(i)}, 50_000)}})
+		puts = append(puts, cache.Entry{Key: key(i), Item: cache.Item{Value: bytes.Repeat([]byte{byte(i)}, 50_000)}})
 	}
 	for _, err := range c.SetMulti(ctx, puts, errs) {
 		require.NoError(t, err)
@@ -102,9 +102,9 @@ func TestSetMulti(t *testing.T) {
 func TestSetMultiWithoutMemory(t *testing.T) {
 	s := serve(t, server.Config{Memory: 1 << 20})
 	c, ctx := dial(t, s.Addr().String(), cache.Config{}), within(t)
-	var puts []cache.Put
+	var puts []cache.Entry
 	for i := range 60 { // three times what fits: old ones are evicted, and wait in quarantine
-		puts = append(puts, cache.Put{Key: key(i), Item: cache.Item{Value: make([]byte, 50_000)}})
+		puts = append(puts, cache.Entry{Key: key(i), Item: cache.Item{Value: make([]byte, 50_000)}})
 	}
 	for i, err := range c.SetMulti(ctx, puts, nil) {
 		if err != nil {

@@ -111,7 +111,7 @@ func TestSimulatedCache(t *testing.T) {
 	for _, r := range c.GetMulti(over, keys, nil) {
 		require.ErrorIs(t, r.Err, context.Canceled)
 	}
-	for _, err := range c.SetMulti(over, []cache.Put{{Key: keys[0]}}, nil) {
+	for _, err := range c.SetMulti(over, []cache.Entry{{Key: keys[0]}}, nil) {
 		require.ErrorIs(t, err, context.Canceled)
 	}
 	_, err = cache.Dial(over, s.Addr().String(), cache.Config{DC: i})

@@ -225,7 +225,7 @@ func TestClientSendsNoValueThatIsTooLong(t *testing.T) {
 	require.ErrorIs(t, set(11), ErrTooLarge)
 	require.Len(t, s.calls, 2)
 
-	puts := []Put{{Key: []byte("a"), Item: Item{Value: make([]byte, 11)}}, {Key: []byte("b")}}
+	puts := []Entry{{Key: []byte("a"), Item: Item{Value: make([]byte, 11)}}, {Key: []byte("b")}}
 	ended, end := context.WithCancel(t.Context())
 	end()
 	errs := []error{errPending, errPending}

@@ -24,7 +24,7 @@ func TestValuesThatAreTooLong(t *testing.T) {
 		for _, n := range []int{100_001, 500_000, 2 << 20} {
 			require.ErrorIs(t, c.Set(within(t), key(1), cache.Item{Value: make([]byte, n)}, 0), cache.ErrTooLarge, n)
 			require.ErrorIs(t, c.Append(within(t), key(1), make([]byte, n)), cache.ErrTooLarge, n)
-			errs := c.SetMulti(within(t), []cache.Put{
+			errs := c.SetMulti(within(t), []cache.Entry{
 				{Key: key(2), Item: cache.Item{Value: []byte("a")}}, {Key: key(3), Item: cache.Item{Value: make([]byte, n)}}, {Key: key(4), Item: cache.Item{Value: make([]byte, 100_000)}},
 			}, nil)
 			require.NoError(t, errs[0])

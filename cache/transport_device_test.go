@@ -67,7 +67,7 @@ func TestWithoutRDMA(t *testing.T) {
 	require.Equal(t, []int{0, 1}, []int{s.Stats().Clients, s.Stats().Streams})
 	long := make([]byte, 300_000)
 	long[len(long)-1] = 1
-	for _, err := range c.SetMulti(ctx, []cache.Put{
+	for _, err := range c.SetMulti(ctx, []cache.Entry{
 		{Key: key(1), Item: cache.Item{Value: []byte("one"), Flags: 7}}, {Key: key(2), Item: cache.Item{Value: long}},
 	}, nil) {
 		require.NoError(t, err)

@@ -27,14 +27,14 @@ type Address struct {
 	MTU      verbs.MTU // of the target's netdev ([verbs.Device.LocalMTU]); of the DCT if Hardware
 	QPN      uint32    // of the control queue pair; of the DCT if Hardware
 	QKey     uint32    // of the control queue pair
-	// Incarnation distinguishes a target from another one that had its address before;
+	// Generation distinguishes a target from another one that had its address before;
 	// 0 means whichever is there. The DC key of a DCT is the access key, each
 	// bit of it inverted that is set here.
-	Incarnation uint64
+	Generation uint64
 }
 
 func (a *Address) wire() wire.Address {
-	return wire.Address{GID: wire.GID(a.GID), LID: a.LID, Service: a.Service, KeyCheck: a.KeyCheck, Hardware: a.Hardware, MTU: wire.MTU(a.MTU), QPN: a.QPN, QKey: a.QKey, Incarnation: a.Incarnation}
+	return wire.Address{GID: wire.GID(a.GID), LID: a.LID, Service: a.Service, KeyCheck: a.KeyCheck, Hardware: a.Hardware, MTU: wire.MTU(a.MTU), QPN: a.QPN, QKey: a.QKey, Generation: a.Generation}
 }
 
 func (a *Address) control() wire.ControlAddress {
@@ -60,7 +60,7 @@ func (a *Address) UnmarshalBinary(b []byte) error {
 	if err := w.Decode(b); err != nil {
 		return opError("decode", "address", err)
 	}
-	*a = Address{GID: verbs.GID(w.GID), LID: w.LID, Service: w.Service, KeyCheck: w.KeyCheck, Hardware: w.Hardware, MTU: verbs.MTU(w.MTU), QPN: w.QPN, QKey: w.QKey, Incarnation: w.Incarnation}
+	*a = Address{GID: verbs.GID(w.GID), LID: w.LID, Service: w.Service, KeyCheck: w.KeyCheck, Hardware: w.Hardware, MTU: verbs.MTU(w.MTU), QPN: w.QPN, QKey: w.QKey, Generation: w.Generation}
 	return nil
 }
 

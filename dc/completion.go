@@ -59,14 +59,14 @@ func (i *Initiator) PostPoll(p *Peer, cs []Completion, spins int, rs ...Request)
 	if err != nil {
 		i.unlock()
 		if looked {
-			found.Deliver()
+			found.Dispatch()
 		}
 		return posted, 0, err
 	}
 	i.polling++
 	i.mu.Unlock()
 	if looked {
-		found.Deliver()
+		found.Dispatch()
 	} else {
 		_, err = i.d.Poll(spins)
 	}

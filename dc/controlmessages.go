@@ -45,7 +45,7 @@ func (c *Control) sendBy(h *handle, to wire.ControlAddress, m *wire.Message) {
 	if c.leaving > 0 || id%signalEvery == signalEvery-1 {
 		flags = verbs.Signaled
 	}
-	c.batch.SendTo(id, flags, verbs.Dest{AH: h.ah, QPN: to.QPN, QKey: to.QKey}, c.mr.SGE(off, n))
+	c.batch.SendTo(id, flags, verbs.Destination{AH: h.ah, QPN: to.QPN, QKey: to.QKey}, c.mr.SGE(off, n))
 	if _, err := c.batch.Post(); err != nil {
 		c.log.Warn("dc: control message not sent", "to", verbs.GID(to.GID), "err", err)
 		c.dropped.Add(1)

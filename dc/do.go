@@ -51,7 +51,7 @@ func (i *Initiator) Do(ctx context.Context, p *Peer, r Request) error {
 	}
 	i.unlock()
 	if looked {
-		found.Deliver()
+		found.Dispatch()
 	}
 	if err != nil {
 		i.mu.Lock()

@@ -252,7 +252,7 @@ func TestMalformed(t *testing.T) {
 	batch, err := qp.NewBatch(1)
 	require.NoError(t, err)
 	for n := range 20 {
-		batch.SendTo(1, verbs.Signaled, verbs.Dest{AH: ah, QPN: at.QPN, QKey: at.QKey}, a.mr.SGE(200*n, 147+n%3))
+		batch.SendTo(1, verbs.Signaled, verbs.Destination{AH: ah, QPN: at.QPN, QKey: at.QKey}, a.mr.SGE(200*n, 147+n%3))
 		_, err = batch.Post()
 		require.NoError(t, err)
 	}

@@ -169,7 +169,7 @@ func (h *hardware) resolve(p *Peer) error {
 func (h *hardware) meet(p *Peer) *hardPeer {
 	x := h.peers[p.number]
 	if x == nil {
-		x = &hardPeer{m: dci.Peer{Number: p.number}, owner: p, to: verbs.Target{QPN: p.addr.QPN, DCKey: dcKey(p.key, p.addr.Incarnation)}}
+		x = &hardPeer{m: dci.Peer{Number: p.number}, owner: p, to: verbs.Target{QPN: p.addr.QPN, DCKey: dcKey(p.key, p.addr.Generation)}}
 		h.peers[p.number] = x
 	}
 	return x

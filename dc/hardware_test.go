@@ -52,7 +52,7 @@ func standinInitiator(t testing.TB, cfg dc.InitiatorConfig) *dc.Initiator {
 
 // dctAt is the address of the DCT of that number at a host.
 func dctAt(host byte, dctn uint32) dc.Address {
-	return dc.Address{GID: gidOf(host), MTU: verbs.MTU4096, QPN: dctn, Incarnation: 0xff00, Hardware: true}
+	return dc.Address{GID: gidOf(host), MTU: verbs.MTU4096, QPN: dctn, Generation: 0xff00, Hardware: true}
 }
 
 func resolveDCT(t testing.TB, i *dc.Initiator, host byte, dctn uint32) *dc.Peer {
@@ -145,12 +145,12 @@ func TestHardwareTarget(t *testing.T) {
 	require.NoError(t, err)
 	var a dc.Address
 	require.NoError(t, a.UnmarshalBinary(b))
-	require.Equal(t, dc.Address{GID: standinGID.GID, MTU: verbs.MTU4096, QPN: firstQP, Incarnation: a.Incarnation, Hardware: true}, a)
-	require.NotZero(t, a.Incarnation)
+	require.Equal(t, dc.Address{GID: standinGID.GID, MTU: verbs.MTU4096, QPN: firstQP, Generation: a.Generation, Hardware: true}, a)
+	require.NotZero(t, a.Generation)
 	recorded(t, `
 		mlx5dv_query_device mask=0x1880
 		mlx5dv_create_qp type=0xff mask=0x1 ops=0 cap=0,0,0,0,0 srq=1
-		  mlx5 mask=0x2 dc_type=1 key=`+fmt.Sprintf("%#x", 0x11^a.Incarnation)+`
+		  mlx5 mask=0x2 dc_type=1 key=`+fmt.Sprintf("%#x", 0x11^a.Generation)+`
 		modify mask=0x39 state=1 mtu=0 port=1 timeout=0 retry=0 rnr=0 reads=0 min_rnr=0 global=0 qkey=0x11111111
 		modify mask=0x8181 state=2 mtu=5 port=0 timeout=0 retry=0 rnr=0 reads=0 min_rnr=12 global=1 qkey=0`)
 

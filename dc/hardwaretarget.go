@@ -59,7 +59,7 @@ func newHardwareTarget(t *Target) (_ targetBackend, err error) {
 	if err := h.dct.ActivateWith(verbs.ConnectConfig{MTU: mtu}); err != nil {
 		return nil, errors.Join(err, h.dct.Close())
 	}
-	h.addr = Address{GID: gid.GID, LID: port.LID, MTU: mtu, QPN: h.dct.Num(), Incarnation: incarnation, Hardware: true}
+	h.addr = Address{GID: gid.GID, LID: port.LID, MTU: mtu, QPN: h.dct.Num(), Generation: incarnation, Hardware: true}
 	ctx, cancel := context.WithCancel(context.Background())
 	h.cancel = cancel
 	changes := dev.FollowGID(ctx, gid, nil)
@@ -81,7 +81,7 @@ func (h *hardwareTarget) follow(changes iter.Seq2[verbs.GIDEntry, error]) {
 
 func (h *hardwareTarget) address() Address { return h.addr }
 
-func (h *hardwareTarget) incarnation() uint64 { return h.addr.Incarnation }
+func (h *hardwareTarget) incarnation() uint64 { return h.addr.Generation }
 
 func (h *hardwareTarget) stats() TargetStats { return TargetStats{} }
 

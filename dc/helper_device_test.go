@@ -79,7 +79,7 @@ const recordLen = dc.AddressLen + 8 + 8 + 4
 
 func recordOf(target *dc.Target, at verbs.Remote) []byte {
 	b, _ := target.Address().MarshalBinary()
-	b = binary.BigEndian.AppendUint64(b, target.Incarnation())
+	b = binary.BigEndian.AppendUint64(b, target.Generation())
 	b = binary.BigEndian.AppendUint64(b, at.Addr)
 	return binary.BigEndian.AppendUint32(b, at.RKey)
 }

@@ -47,7 +47,7 @@ func TestHostsTargetProgramRestarts(t *testing.T) {
 	p, err := i.Resolve(first.addr, helperKey)
 	require.NoError(t, err)
 	this := first.addr
-	this.Incarnation = first.incarnation
+	this.Generation = first.incarnation
 	only, err := i.Resolve(this, helperKey)
 	require.NoError(t, err)
 	do(t, i, p, a.writeTo(1, first))

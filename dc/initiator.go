@@ -156,7 +156,7 @@ type Initiator struct {
 	doers   []*verbs.Waiter // of goroutines in Do and Flush
 	outside int             // goroutines that end requests without having polled
 	woken   bool            // they have ended what a goroutine waits for, perhaps parked
-	found   verbs.Found     // of a goroutine that has posted and looked at once, and is about to deliver it
+	found   verbs.Polled    // of a goroutine that has posted and looked at once, and is about to deliver it
 	polling int             // goroutines that look, and will perform
 	expiry  alarm.Alarm     // of requests with a timeout
 	timed   []*Peer         // that have such requests
@@ -199,7 +199,7 @@ func newInitiator(cfg InitiatorConfig) *Initiator {
 // begin starts the timer and the goroutine of the background.
 func (i *Initiator) begin() {
 	i.expiry.Init(i.expire, time.Millisecond)
-	i.work.Go(i.lend)
+	i.work.Go(i.attendUnpolled)
 }
 
 // dispatch prepares the completion queue for so many requests.
@@ -264,9 +264,9 @@ func (i *Initiator) unlock() {
 	}
 }
 
-// rouse wakes a goroutine that waits for completions if there are any, and one that does
+// wake wakes a goroutine that waits for completions if there are any, and one that does
 // what the back end has to do unless a goroutine polls.
-func (i *Initiator) rouse() {
+func (i *Initiator) wake() {
 	if n := len(i.takers); n > 0 && i.done.len() > 0 {
 		i.takers[n-1].Wake()
 	}
@@ -293,8 +293,8 @@ func (i *Initiator) wakeTakers() {
 	}
 }
 
-// lend does what the back end has to do while no goroutine polls.
-func (i *Initiator) lend() {
+// attendUnpolled does what the back end has to do while no goroutine polls.
+func (i *Initiator) attendUnpolled() {
 	for {
 		select {
 		case <-i.hand:

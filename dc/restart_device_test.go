@@ -41,7 +41,7 @@ func TestTargetRestarts(t *testing.T) {
 	first := b.target(t, cfg)
 	p := resolve(t, i, first, 3)
 	this := first.Address()
-	this.Incarnation = first.Incarnation()
+	this.Generation = first.Generation()
 	only, err := i.Resolve(this, 3)
 	require.NoError(t, err)
 	require.NotSame(t, p, only)

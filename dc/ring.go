@@ -127,7 +127,7 @@ func (q *completions) take(cs []Completion) (n int) {
 	return n
 }
 
-var _ verbs.Engine = (*engine)(nil)
+var _ verbs.Handler = (*engine)(nil)
 
 // engine takes the completions of an initiator's requests.
 type engine struct{ i *Initiator }
@@ -138,7 +138,7 @@ func (e *engine) Completed(tag uint64, wc *verbs.WC) {
 	i.mu.Lock()
 	if i.open() {
 		i.be.completed(tag, wc)
-		i.rouse()
+		i.wake()
 	}
 	i.mu.Unlock()
 }

@@ -128,7 +128,7 @@ func (s *software) meet(p *Peer) *session.Peer {
 		return x.m
 	}
 	x := &softPeer{owner: p}
-	x.m = s.core.AddPeer(session.PeerAddress{At: p.addr.control(), Incarnation: p.addr.Incarnation, Service: p.addr.Service != 0, Key: p.key})
+	x.m = s.core.AddPeer(session.PeerAddress{At: p.addr.control(), Generation: p.addr.Generation, Service: p.addr.Service != 0, Key: p.key})
 	x.m.Owner = x
 	s.peers[p.number] = x
 	return x.m

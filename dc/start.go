@@ -33,7 +33,7 @@ func (i *Initiator) Start(p *Peer, rs []Request) (Pending, error) {
 	}
 	i.unlock()
 	if looked {
-		found.Deliver()
+		found.Dispatch()
 	}
 	if none {
 		return Pending{}, err

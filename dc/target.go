@@ -146,12 +146,12 @@ func (t *Target) closeQueues() error {
 }
 
 // Address returns what initiators resolve. It means whichever target is there: with
-// the Incarnation that [Target.Incarnation] returns it means this one only.
+// the Generation that [Target.Generation] returns it means this one only.
 func (t *Target) Address() Address { return t.be.address() }
 
-// Incarnation returns a number that distinguishes the target from others that had its
+// Generation returns a number that distinguishes the target from others that had its
 // address before, or will have it.
-func (t *Target) Incarnation() uint64 { return t.be.incarnation() }
+func (t *Target) Generation() uint64 { return t.be.incarnation() }
 
 // Stats returns the counters so far.
 func (t *Target) Stats() TargetStats { return t.be.stats() }

@@ -226,7 +226,7 @@ func TestFlood(t *testing.T) {
 			if k == atOnce-1 {
 				flags = verbs.Signaled
 			}
-			batch.SendTo(1, flags, verbs.Dest{AH: ah, QPN: at.QPN, QKey: at.QKey}, a.mr.SGE(65536+256*k, wire.MessageLen))
+			batch.SendTo(1, flags, verbs.Destination{AH: ah, QPN: at.QPN, QKey: at.QKey}, a.mr.SGE(65536+256*k, wire.MessageLen))
 		}
 		_, err = batch.Post()
 		require.NoError(t, err)

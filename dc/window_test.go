@@ -28,7 +28,7 @@ func newTestHardware(t *testing.T, cfg InitiatorConfig) (*Initiator, *hardware, 
 	i, err := NewInitiator(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, i.Close()) })
-	p, err := i.Resolve(Address{GID: gid, MTU: verbs.MTU4096, QPN: 1, Incarnation: 1, Hardware: true}, 1)
+	p, err := i.Resolve(Address{GID: gid, MTU: verbs.MTU4096, QPN: 1, Generation: 1, Hardware: true}, 1)
 	require.NoError(t, err)
 	return i, i.be.(*hardware), p
 }

@@ -10,8 +10,8 @@ import (
 
 // Read reads record 0 of a slot. The data is what the record had at one moment between
 // call and return, and never from inside of another's critical section. It takes one READ
-// and no lock ([FormRead]), unless that meets a WRITE, or is late, several times
-// ([FormReadHeld]). dst gets the data and is returned cut to its length. [Client.Do] reads
+// and no lock ([ProtocolRead]), unless that meets a WRITE, or is late, several times
+// ([ProtocolReadLocked]). dst gets the data and is returned cut to its length. [Client.Do] reads
 // several records, or under the lock.
 func (c *Client) Read(ctx context.Context, slot int, dst []byte) ([]byte, Result, error) {
 	j, err := c.begin(ctx, slot)
@@ -20,7 +20,7 @@ func (c *Client) Read(ctx context.Context, slot int, dst []byte) ([]byte, Result
 	}
 	defer j.drop()
 	j.accesses = append(j.accesses, machine.Access{Kind: wire.AccessRead, Data: dst[:0:len(dst)]})
-	res, err := j.read(ctx, FormRead, c.cfg.Retry.Tries)
+	res, err := j.read(ctx, ProtocolRead, c.cfg.Retry.Tries)
 	data := j.accesses[0].Data
 	if err == nil && len(data) > len(dst) {
 		err = fmt.Errorf("%w: %d bytes do not fit in %d", ErrConfig, len(data), len(dst))
@@ -42,7 +42,7 @@ func (c *Client) Read(ctx context.Context, slot int, dst []byte) ([]byte, Result
 func (c *Client) Update(ctx context.Context, slot int, change func(old []byte) ([]byte, error)) (Result, error) {
 	j, err := c.begin(ctx, slot)
 	if err != nil {
-		return Result{Form: FormTwoStep}, opError("update", slot, err)
+		return Result{Protocol: ProtocolTwoStep}, opError("update", slot, err)
 	}
 	defer j.drop()
 	j.accesses = append(j.accesses, machine.Access{Kind: wire.AccessRead}, machine.Access{Kind: wire.AccessWrite})

@@ -257,9 +257,9 @@ func (ch *Chain) request(dst []byte, client, seq uint64, deadline, agent uint32)
 func (ch *Chain) take(msg []byte) (Result, error) {
 	r, err := wire.DecodeReply(msg)
 	if err != nil {
-		return Result{Form: FormAgent}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+		return Result{Protocol: ProtocolAgent}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
-	res := Result{Form: FormAgent, Tries: int(r.Tries)}
+	res := Result{Protocol: ProtocolAgent, Tries: int(r.Tries)}
 	if err := statusError(r.Status); err != nil && r.Ops.N == 0 {
 		return res, err
 	}

@@ -20,19 +20,19 @@ import (
 // after the client: until then the queue pair returns [verbs.ErrInUse]. The client
 // moves it to ERROR when its session is over.
 type Config struct {
-	PD     *verbs.PD
-	QP     *verbs.QP
-	CQ     *verbs.CQ
-	Invite Invite
-	Retry  Retry
-	Logger *slog.Logger // gets errors of operations that no call waits for; nil: silent
+	PD      *verbs.PD
+	QP      *verbs.QP
+	CQ      *verbs.CQ
+	Session SessionInfo
+	Retry   Retry
+	Logger  *slog.Logger // gets errors of operations that no call waits for; nil: silent
 }
 
 // Result describes how an operation was carried out.
 type Result struct {
-	Form    Form
-	Version uint64 // of the record of the last access
-	Tries   int    // lock commands, looks at readers that held the slot, and READs without a lock
+	Protocol Protocol
+	Version  uint64 // of the record of the last access
+	Tries    int    // lock commands, looks at readers that held the slot, and READs without a lock
 	// Commit is the outcome of WRITE and unlock command of a change that the client made
 	// itself; unless [Chain.Async], it is known.
 	Commit *Commit
@@ -61,9 +61,9 @@ type Client struct {
 	busy      int           // busy jobs, and sessions that are being closed
 	idled     chan struct{} // closed when there are none, if Close waits
 	bits      map[int]*bit
-	held      map[*Held]struct{}
-	counts    map[int]*Counts // of mostSlots slots
-	total     Counts
+	held      map[*Lock]struct{}
+	counts    map[int]*Stats // of mostSlots slots
+	total     Stats
 	pending   map[*Commit]struct{}
 	failed    []error // of commits, for Flush
 	old       error   // of the ends of earlier sessions, for Close
@@ -79,24 +79,24 @@ func NewClient(cfg Config) (*Client, error) {
 	if cfg.PD == nil || cfg.QP == nil || cfg.CQ == nil {
 		return nil, fmt.Errorf("lockoffload: make client: PD, QP and CQ are needed: %w", ErrConfig)
 	}
-	if err := cfg.Invite.check(); err != nil {
+	if err := cfg.Session.check(); err != nil {
 		return nil, err
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	cfg.Retry = cfg.Retry.withDefaults()
-	s, err := newSession(cfg.PD, cfg.QP, cfg.CQ, cfg.Invite)
+	s, err := newSession(cfg.PD, cfg.QP, cfg.CQ, cfg.Session)
 	if err != nil {
 		return nil, err
 	}
-	return newClient(cfg, memory.Layout(cfg.Invite.Layout).WithDefaults(), s), nil
+	return newClient(cfg, memory.Layout(cfg.Session.Layout).WithDefaults(), s), nil
 }
 
 func newClient(cfg Config, l memory.Layout, s *session) *Client {
 	c := &Client{
-		cfg: cfg, l: l, target: target{Layout(l), cfg.Invite.Incarnation}, s: s,
-		bits: map[int]*bit{}, held: map[*Held]struct{}{}, counts: map[int]*Counts{}, pending: map[*Commit]struct{}{},
+		cfg: cfg, l: l, target: target{Layout(l), cfg.Session.Generation}, s: s,
+		bits: map[int]*bit{}, held: map[*Lock]struct{}{}, counts: map[int]*Stats{}, pending: map[*Commit]struct{}{},
 	}
 	c.over, c.stop = context.WithCancel(context.Background())
 	return c
@@ -107,7 +107,7 @@ func newClient(cfg Config, l memory.Layout, s *session) *Client {
 // operations that are still under way fail. The old queue pair may be closed
 // afterwards. After an error the client still uses the old queue pair, and not the
 // new one. [ErrRestarted] says that the invite is of another region.
-func (c *Client) Reconnect(ctx context.Context, qp *verbs.QP, cq *verbs.CQ, in Invite) error {
+func (c *Client) Reconnect(ctx context.Context, qp *verbs.QP, cq *verbs.CQ, in SessionInfo) error {
 	if err := ctx.Err(); err != nil {
 		return opErrorf("reconnect", err)
 	}
@@ -155,33 +155,33 @@ func (c *Client) session() *session {
 
 // mostSlots limits the slots of which a client keeps state, so that its memory does not
 // grow with the region.
-const mostSlots = 1 << 16
+const maxSlots = 1 << 16
 
-// Stats returns the counts of one slot. A client counts each of the first 65,536 slots that
+// SlotStats returns the counts of one slot. A client counts each of the first 65,536 slots that
 // it uses by itself, and all others in Total alone.
-func (c *Client) Stats(slot int) Counts {
+func (c *Client) SlotStats(slot int) Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n := c.counts[slot]; n != nil {
 		return *n
 	}
-	return Counts{}
+	return Stats{}
 }
 
-// Total returns the counts of all slots together.
-func (c *Client) Total() Counts {
+// Stats returns the counts of all slots together.
+func (c *Client) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.total
 }
 
-func (c *Client) count(slot int, d Counts) {
+func (c *Client) count(slot int, d Stats) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.total.add(d)
 	n := c.counts[slot]
-	if n == nil && len(c.counts) < mostSlots {
-		n = new(Counts)
+	if n == nil && len(c.counts) < maxSlots {
+		n = new(Stats)
 		c.counts[slot] = n
 	}
 	if n != nil {

@@ -42,7 +42,7 @@ type session struct {
 	word []machine.Op
 }
 
-func newSession(pd *verbs.PD, qp *verbs.QP, cq *verbs.CQ, in Invite) (*session, error) {
+func newSession(pd *verbs.PD, qp *verbs.QP, cq *verbs.CQ, in SessionInfo) (*session, error) {
 	s := &session{lease: in.Lease, lost: make(chan struct{}), gone: make(chan struct{})}
 	s.tags.Owner, s.tags.Epoch = in.Owner, in.Epoch
 	s.tags.Count = func() uint32 { return s.seq.Add(1) }

@@ -69,7 +69,7 @@ func TestLeaseRunsOutBehindAFullQueue(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 2 * c.QP().MaxSendWR() {
 		wg.Go(func() {
-			if _, _, err := c.Read(ctx, 0, make([]byte, 8)); !lockoffload.Broken(err) {
+			if _, _, err := c.Read(ctx, 0, make([]byte, 8)); !lockoffload.IsConnectionError(err) {
 				t.Error(err)
 			}
 		})
@@ -87,7 +87,7 @@ func TestCloseEndsRedial(t *testing.T) {
 	require.NoError(t, c.QP().ToError())
 	dialing := make(chan error, 2)
 	for range 2 {
-		go func() { dialing <- c.Persist(ctx, func() error { return upOnce(ctx, c) }) }()
+		go func() { dialing <- c.Retry(ctx, func() error { return upOnce(ctx, c) }) }()
 	}
 	time.Sleep(100 * time.Millisecond)
 	isSoon(t, "close", func() error { _ = c.Close(); return nil })
@@ -112,7 +112,7 @@ func TestCloseBesideEverything(t *testing.T) {
 		qp, err := pd.CreateQP(verbs.QPConfig{SendCQ: cq, GID: r.a.gid})
 		require.NoError(t, err)
 		s, in := r.connect(qp)
-		c, err := lockoffload.NewClient(lockoffload.Config{PD: pd, QP: qp, CQ: cq, Invite: in})
+		c, err := lockoffload.NewClient(lockoffload.Config{PD: pd, QP: qp, CQ: cq, Session: in})
 		require.NoError(t, err)
 		var wg sync.WaitGroup
 		for _, f := range []func() error{
@@ -167,7 +167,7 @@ func TestUnlockBehindACommitThatBroke(t *testing.T) {
 		require.ErrorIs(t, h.Commit(ctx), lockoffload.ErrOutcomeUnknown)
 		require.ErrorIs(t, h.Unlock(ctx), lockoffload.ErrBroken)
 		require.NoError(t, s.Evict())
-		require.EqualValues(t, 0, c.Total().Lost)
+		require.EqualValues(t, 0, c.Stats().Lost)
 	}
 }
 
@@ -238,12 +238,12 @@ func TestAgentsClientsFollow(t *testing.T) {
 	chain := &lockoffload.Chain{Accesses: []lockoffload.Access{writeOf(0, "x")}}
 	res, err := c.Do(ctx, chain)
 	require.NoError(t, err)
-	require.Equal(t, lockoffload.FormAgent, res.Form)
+	require.Equal(t, lockoffload.ProtocolAgent, res.Protocol)
 	require.NoError(t, lis.BreakAgent())
 	isSoon(t, "another agent", func() error {
 		for {
 			res, err := c.Do(ctx, chain)
-			if res.Form == lockoffload.FormAgent && err == nil {
+			if res.Protocol == lockoffload.ProtocolAgent && err == nil {
 				return nil
 			}
 			if err != nil && !errors.Is(err, lockoffload.ErrOutcomeUnknown) {

@@ -81,7 +81,7 @@ func TestCounterLosesNoUpdate(t *testing.T) {
 		float64(made)/took.Seconds(), count.forms, places.renewed)
 	for c := range places.of {
 		require.NoError(t, c.Flush(ctx))
-		t.Logf("%+v", c.Total())
+		t.Logf("%+v", c.Stats())
 	}
 	t.Logf("agent %+v", r.agent.Stats())
 	if t.Failed() {

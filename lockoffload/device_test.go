@@ -27,10 +27,10 @@ func TestLockExcludes(t *testing.T) {
 	res, err := cs[1].Do(ctx, &lockoffload.Chain{Slot: 1, Tries: 3, Accesses: []lockoffload.Access{readOf(0, 64)}})
 	require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
 	require.Equal(t, 3, res.Tries)
-	readIn(t, ctx, lockoffload.FormReadChain, func(ctx context.Context) (lockoffload.Result, error) {
+	readIn(t, ctx, lockoffload.ProtocolReadChain, func(ctx context.Context) (lockoffload.Result, error) {
 		return cs[1].Do(ctx, &lockoffload.Chain{Tries: 1, Accesses: []lockoffload.Access{readOf(0, 64)}}) // another slot is free
 	})
-	excused := readIn(t, ctx, lockoffload.FormRead, func(ctx context.Context) (lockoffload.Result, error) {
+	excused := readIn(t, ctx, lockoffload.ProtocolRead, func(ctx context.Context) (lockoffload.Result, error) {
 		_, res, err := cs[1].Read(ctx, 1, make([]byte, 64)) // which waits for no holder
 		return res, err
 	})
@@ -39,8 +39,8 @@ func TestLockExcludes(t *testing.T) {
 	h, _, err = cs[1].Lock(ctx, 1, lockoffload.LockOptions{})
 	require.NoError(t, err)
 	require.NoError(t, h.Unlock(ctx))
-	require.Equal(t, uint64(4+3*excused), cs[1].Stats(1).Failed)
-	require.Equal(t, uint64(1), cs[1].Stats(0).ReadChain)
+	require.Equal(t, uint64(4+3*excused), cs[1].SlotStats(1).Failed)
+	require.Equal(t, uint64(1), cs[1].SlotStats(0).ReadChain)
 }
 
 func TestAccessUnderTheLock(t *testing.T) {
@@ -67,7 +67,7 @@ func TestAccessUnderTheLock(t *testing.T) {
 	h, _, err := cs[0].Lock(ctx, 0, lockoffload.LockOptions{})
 	require.NoError(t, err)
 	see := func(want byte) {
-		readIn(t, ctx, lockoffload.FormRead, func(ctx context.Context) (lockoffload.Result, error) {
+		readIn(t, ctx, lockoffload.ProtocolRead, func(ctx context.Context) (lockoffload.Result, error) {
 			ch := lockoffload.Chain{Accesses: []lockoffload.Access{readOf(1, 64)}}
 			res, err := cs[1].Do(ctx, &ch)
 			data := ch.Accesses[0].Data
@@ -103,7 +103,7 @@ func TestAccessUnderTheLock(t *testing.T) {
 	require.EqualValues(t, change.Accesses[0].Version, change.Accesses[2].Version, "nil leaves a record as it is")
 	require.EqualValues(t, 1, change.Accesses[3].Version)
 	require.NoError(t, posted.Commit.Wait(ctx), "a READ beside the WRITE may be tried again, under a lock in the end")
-	readIn(t, ctx, lockoffload.FormRead, func(ctx context.Context) (lockoffload.Result, error) {
+	readIn(t, ctx, lockoffload.ProtocolRead, func(ctx context.Context) (lockoffload.Result, error) {
 		ch := lockoffload.Chain{Accesses: []lockoffload.Access{readOf(0, 64), readOf(1, 64)}}
 		res, err := cs[1].Do(ctx, &ch)
 		require.NoError(t, err)
@@ -149,7 +149,7 @@ func TestSharedLock(t *testing.T) {
 	require.NoError(t, err)
 	_, err = d.Write(ctx, 0, nil)
 	require.ErrorIs(t, err, lockoffload.ErrConfig)
-	readIn(t, ctx, lockoffload.FormRead, func(ctx context.Context) (lockoffload.Result, error) { // which passes readers
+	readIn(t, ctx, lockoffload.ProtocolRead, func(ctx context.Context) (lockoffload.Result, error) { // which passes readers
 		_, res, err := cs[1].Read(ctx, 0, make([]byte, 8))
 		return res, err
 	})

@@ -32,7 +32,7 @@ type DialConfig struct {
 // only just been started is waited for, see ListenConfig.Grace.
 //
 // When the connection has failed, [Client.Redial] goes on with a new one, and
-// [Client.Persist] repeats what it broke off. The connection to the agent is made again by
+// [Client.Retry] repeats what it broke off. The connection to the agent is made again by
 // itself, as soon as there is an agent; until then the client goes on without.
 func Dial(ctx context.Context, pd *verbs.PD, address string, cfg DialConfig) (*Client, error) {
 	if err := ctx.Err(); err != nil {
@@ -69,7 +69,7 @@ type joined struct {
 	cq     *verbs.CQ
 	conn   net.Conn     // the target keeps the place while it is open, or nil
 	leave  func() error // gives the place up at once, or nil
-	invite Invite
+	invite SessionInfo
 }
 
 // gidFor returns the configured GID, or else that of a TCP connection's local address.
@@ -146,14 +146,14 @@ func newDialed(ctx context.Context, pd *verbs.PD, join func(context.Context) (jo
 	if err != nil {
 		return nil, err
 	}
-	c, err := NewClient(Config{PD: pd, QP: j.qp, CQ: j.cq, Invite: j.invite, Retry: retry, Logger: log})
+	c, err := NewClient(Config{PD: pd, QP: j.qp, CQ: j.cq, Session: j.invite, Retry: retry, Logger: log})
 	if err != nil {
 		return nil, errors.Join(err, j.close())
 	}
 	c.link = &link{join: join, helper: helper, turn: make(chan struct{}, 1), now: j}
 	err = c.link.now.stands()
 	if err == nil {
-		err = c.help(ctx)
+		err = c.findAgent(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -161,9 +161,9 @@ func newDialed(ctx context.Context, pd *verbs.PD, join func(context.Context) (jo
 	return c, nil
 }
 
-// help connects to the target's agent, if there is one and the client is not connected to
+// findAgent connects to the target's agent, if there is one and the client is not connected to
 // it already. link.turn must be held, but for a client that is being made.
-func (c *Client) help(ctx context.Context) error {
+func (c *Client) findAgent(ctx context.Context) error {
 	l := c.link
 	if l.helper == nil {
 		return nil
@@ -212,7 +212,7 @@ func (c *Client) regainAgent() bool {
 	l.asked = time.Now()
 	go func() {
 		defer func() { <-l.turn }()
-		if err := c.help(c.over); err != nil {
+		if err := c.findAgent(c.over); err != nil {
 			c.cfg.Logger.Info("lockoffload: no agent yet", "error", err)
 		}
 	}()
@@ -222,9 +222,9 @@ func (c *Client) regainAgent() bool {
 // QP returns the queue pair of the present session.
 func (c *Client) QP() *verbs.QP { return c.session().line.qp }
 
-// Broken reports whether err came from the connection or the session rather than from the
+// IsConnectionError reports whether err came from the connection or the session rather than from the
 // operation, so that [Client.Redial] helps. It does not after [ErrRestarted].
-func Broken(err error) bool {
+func IsConnectionError(err error) bool {
 	return (errors.Is(err, ErrBroken) || errors.Is(err, ErrLost)) && !errors.Is(err, ErrRestarted)
 }
 
@@ -277,7 +277,7 @@ func (c *Client) redial(ctx context.Context) error {
 	select {
 	case <-c.Lost():
 	default:
-		return c.help(ctx)
+		return c.findAgent(ctx)
 	}
 	j, err := c.link.join(ctx)
 	if err != nil {
@@ -294,20 +294,20 @@ func (c *Client) redial(ctx context.Context) error {
 	if err := c.link.now.stands(); err != nil {
 		return err
 	}
-	return c.help(ctx)
+	return c.findAgent(ctx)
 }
 
-// Persist calls f, and calls it again with a new connection as long as f returns an error
-// for which [Broken] is true: f must be repeatable, wherever it broke off. Other errors of
+// Retry calls f, and calls it again with a new connection as long as f returns an error
+// for which [IsConnectionError] is true: f must be repeatable, wherever it broke off. Other errors of
 // f are returned, and so is [ErrRestarted].
-func (c *Client) Persist(ctx context.Context, f func() error) error {
+func (c *Client) Retry(ctx context.Context, f func() error) error {
 	if err := ctx.Err(); err != nil {
 		return opErrorf("persist", err)
 	}
 	for pause := time.Millisecond; ; {
 		before := c.session()
 		err := f()
-		if err == nil || !Broken(err) {
+		if err == nil || !IsConnectionError(err) {
 			return err
 		}
 		if rerr := c.Redial(ctx); rerr != nil {

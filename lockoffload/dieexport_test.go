@@ -96,9 +96,9 @@ func (c *Client) machines(ctx context.Context, s *session, what string, slot int
 		return &stager{Releaser: machine.Releaser{Grant: g, Owner: s.tags.Owner, Allowed: s.allowed}, from: &old, data: plusOne}
 	}
 	chain := machine.Acquire{Tags: &s.tags, Data: true, Grant: machine.Grant{Slot: slot}}
-	read := func(f Form) func() machine.Machine {
+	read := func(f Protocol) func() machine.Machine {
 		return func() machine.Machine {
-			m := &machine.Reader{Acquire: chain, Accesses: []machine.Access{{Kind: wire.AccessRead}}, Form: machine.Form(f)}
+			m := &machine.Reader{Acquire: chain, Accesses: []machine.Access{{Kind: wire.AccessRead}}, Protocol: machine.Protocol(f)}
 			m.Reading = true
 			return m
 		}
@@ -131,11 +131,11 @@ func (c *Client) machines(ctx context.Context, s *session, what string, slot int
 		m := &machine.AcquireShared{Tags: &s.tags, Grant: machine.Grant{Slot: slot}}
 		return []func() machine.Machine{func() machine.Machine { return m }, func() machine.Machine { g = m.Grant; return load() }, release}, nil
 	case "read":
-		return []func() machine.Machine{read(FormRead)}, nil
+		return []func() machine.Machine{read(ProtocolRead)}, nil
 	case "read chain":
-		return []func() machine.Machine{read(FormReadChain)}, nil
+		return []func() machine.Machine{read(ProtocolReadChain)}, nil
 	case "held read":
-		return []func() machine.Machine{read(FormReadHeld)}, nil
+		return []func() machine.Machine{read(ProtocolReadLocked)}, nil
 	case "swap":
 		return []func() machine.Machine{func() machine.Machine {
 			return &machine.SwapWriter{SwapLook: machine.SwapLook{Slot: slot}, Owner: s.tags.Owner, Data: plusOne(nil)}

@@ -21,14 +21,14 @@ func (c *Client) UseAgent(agent *Caller) {
 // Do carries out a chain and waits for its outcome, in the form that suits it,
 // which is in [Result.Form]:
 //
-//   - [FormAgent], one round trip, for a chain that writes when there is an
+//   - [ProtocolAgent], one round trip, for a chain that writes when there is an
 //     agent ([Client.UseAgent]) that is there and not busy, and for each fair one;
-//   - [FormTwoStep], two round trips, for one that writes otherwise;
-//   - [FormRead], one round trip and no lock, for one that only reads and does not
+//   - [ProtocolTwoStep], two round trips, for one that writes otherwise;
+//   - [ProtocolRead], one round trip and no lock, for one that only reads and does not
 //     count its tries. It does not involve the agent;
-//   - [FormReadChain], one round trip, for others that only read. It waits for the
+//   - [ProtocolReadChain], one round trip, for others that only read. It waits for the
 //     lock's holder, and makes others wait; the data is no better for it;
-//   - [FormReadHeld] after four FormReads, or one FormReadChain, that met a WRITE or were late.
+//   - [ProtocolReadLocked] after four ProtocolRead, or one ProtocolReadChain, that met a WRITE or were late.
 //
 // The accesses of a chain happen at one moment. When the client dies in the middle, all
 // records have their old data, or all their new. With [ErrNotAcquired] and [ErrDiffers]
@@ -112,9 +112,9 @@ func (c *Client) doHere(ctx context.Context, ch *Chain) (Result, error) {
 		a := &ch.Accesses[i]
 		j.accesses = append(j.accesses, machine.Access{Kind: wire.AccessKind(a.Kind), Record: a.Record, Version: a.Version, Data: a.Data})
 	}
-	form, tries := FormRead, ch.Tries
+	form, tries := ProtocolRead, ch.Tries
 	if tries > 0 {
-		form = FormReadChain
+		form = ProtocolReadChain
 	} else {
 		tries = c.cfg.Retry.Tries
 	}
@@ -155,15 +155,15 @@ func (ch *Chain) note(accesses []machine.Access) {
 }
 
 // read runs accesses that change nothing.
-func (j *job) read(ctx context.Context, f Form, tries int) (Result, error) {
+func (j *job) read(ctx context.Context, f Protocol, tries int) (Result, error) {
 	m := &j.reader
 	*m = machine.Reader{} // in place; a literal would be made elsewhere and copied
 	m.Tags, m.Accesses, m.Tries, m.Grant.Slot = &j.s.tags, j.accesses, tries, j.slot
-	m.Reading, m.Data, m.Form = true, true, machine.Form(f)
+	m.Reading, m.Data, m.Protocol = true, true, machine.Protocol(f)
 	m.Now, m.InTime = now, machine.ReadTime(j.s.lease)
 	j.prepare(m, j.slot)
 	_, err := j.drive(ctx)
-	return Result{Tries: m.Reads + m.Tried, Form: Form(m.Form), Version: m.Version}, err
+	return Result{Tries: m.Reads + m.Tried, Protocol: Protocol(m.Protocol), Version: m.Version}, err
 }
 
 // write runs accesses that change something. Without an error the WRITE and the unlock
@@ -175,7 +175,7 @@ func (j *job) write(ctx context.Context, tries int, change func([]machine.Access
 	m.Data, m.Change, m.Allowed = true, change, j.allowed
 	j.prepare(m, j.slot)
 	commit, err := j.drive(ctx)
-	return Result{Form: FormTwoStep, Commit: commit, Tries: m.Tried, Version: m.Version}, err
+	return Result{Protocol: ProtocolTwoStep, Commit: commit, Tries: m.Tried, Version: m.Version}, err
 }
 
 // outcome waits for the outcome of a write.

@@ -24,19 +24,19 @@ func TestDoChoosesForms(t *testing.T) {
 	plain, helped := r.side(), r.side()
 	helped.UseAgent(r.caller(nil))
 	for slot, c := range []*lockoffload.Client{plain, helped} {
-		want := lockoffload.FormTwoStep
+		want := lockoffload.ProtocolTwoStep
 		if c == helped {
-			want = lockoffload.FormAgent
+			want = lockoffload.ProtocolAgent
 		}
-		do := func(form lockoffload.Form, accesses ...lockoffload.Access) (lockoffload.Chain, error) {
+		do := func(form lockoffload.Protocol, accesses ...lockoffload.Access) (lockoffload.Chain, error) {
 			for try := 0; ; try++ {
 				ch := lockoffload.Chain{Slot: slot, Accesses: slices.Clone(accesses)}
 				began := time.Now()
 				res, err := c.Do(ctx, &ch)
-				if form == lockoffload.FormRead && res.Form != form && time.Since(began) > machine.ReadTime(0) && try < 20 {
+				if form == lockoffload.ProtocolRead && res.Protocol != form && time.Since(began) > machine.ReadTime(0) && try < 20 {
 					continue // see readIn
 				}
-				require.Equal(t, form, res.Form)
+				require.Equal(t, form, res.Protocol)
 				return ch, err
 			}
 		}
@@ -51,17 +51,17 @@ func TestDoChoosesForms(t *testing.T) {
 		require.Equal(t, "two", string(ch.Accesses[3].Data))
 		require.Equal(t, []uint64{1, 1, 1, 1}, versions(ch))
 
-		ch, err = do(lockoffload.FormRead, readOf(0, 8), readOf(1, 8))
+		ch, err = do(lockoffload.ProtocolRead, readOf(0, 8), readOf(1, 8))
 		require.NoError(t, err)
 		require.Equal(t, "one", string(ch.Accesses[0].Data))
-		ch, err = do(lockoffload.FormRead, readOf(1, 8), compareWith(1, 1))
+		ch, err = do(lockoffload.ProtocolRead, readOf(1, 8), compareWith(1, 1))
 		require.NoError(t, err)
 		require.Equal(t, "two", string(ch.Accesses[0].Data))
-		_, err = do(lockoffload.FormRead, compareWith(1, 2))
+		_, err = do(lockoffload.ProtocolRead, compareWith(1, 2))
 		require.ErrorIs(t, err, lockoffload.ErrDiffers)
 
 		tries := lockoffload.Chain{Slot: slot, Tries: 3, Accesses: []lockoffload.Access{readOf(0, 8), compareWith(1, 1)}}
-		readIn(t, ctx, lockoffload.FormReadChain, func(ctx context.Context) (lockoffload.Result, error) { return c.Do(ctx, &tries) })
+		readIn(t, ctx, lockoffload.ProtocolReadChain, func(ctx context.Context) (lockoffload.Result, error) { return c.Do(ctx, &tries) })
 		require.Equal(t, "one", string(tries.Accesses[0].Data))
 		require.Equal(t, []uint64{1, 1}, versions(tries))
 		tries.Accesses[1].Version = 2
@@ -77,7 +77,7 @@ func TestDoChoosesForms(t *testing.T) {
 		}
 		res, err := c.Do(ctx, &change)
 		require.ErrorIs(t, err, oh)
-		require.Equal(t, lockoffload.FormTwoStep, res.Form)
+		require.Equal(t, lockoffload.ProtocolTwoStep, res.Protocol)
 		for _, ch := range []lockoffload.Chain{
 			{Fair: true, Accesses: change.Accesses, Change: change.Change},
 			{Accesses: []lockoffload.Access{readOf(0, 8)}, Change: change.Change},
@@ -92,7 +92,7 @@ func TestDoChoosesForms(t *testing.T) {
 		res, err = c.Do(ctx, &fair)
 		if c == helped {
 			require.NoError(t, err)
-			require.Equal(t, want, res.Form)
+			require.Equal(t, want, res.Protocol)
 			require.Equal(t, []uint64{1, 2}, versions(fair))
 		} else {
 			require.ErrorIs(t, err, lockoffload.ErrNoAgent)
@@ -109,7 +109,7 @@ func TestDoChoosesForms(t *testing.T) {
 			ch.Slot, ch.Accesses = slot, []lockoffload.Access{writeOf(0, "never")}
 			res, err := c.Do(ctx, &ch)
 			require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
-			require.Equal(t, want, res.Form)
+			require.Equal(t, want, res.Protocol)
 		}
 		require.NoError(t, held.Unlock(ctx))
 	}
@@ -120,7 +120,7 @@ func TestDoChoosesForms(t *testing.T) {
 	helped.UseAgent(closed)
 	res, err := helped.Do(ctx, &lockoffload.Chain{Accesses: []lockoffload.Access{writeOf(0, "alone")}})
 	require.NoError(t, err)
-	require.Equal(t, lockoffload.FormTwoStep, res.Form, "the agent was not even asked")
+	require.Equal(t, lockoffload.ProtocolTwoStep, res.Protocol, "the agent was not even asked")
 }
 
 func versions(ch lockoffload.Chain) (v []uint64) {

@@ -24,14 +24,14 @@
 // [Client.SwapWrite] takes no lock.
 //
 // A program with its own way to exchange endpoints makes a [Region], a [Server] and perhaps an
-// [Agent] itself, and gives each client an [Invite], which is in the endpoint that it sends:
+// [Agent] itself, and gives each client an [SessionInfo], which is in the endpoint that it sends:
 //
 //	srv, err := lockoffload.NewServer(lockoffload.ServerConfig{PD: pd, Region: region})
 //	place, err := srv.Admit(nil)                // at the target, for each client
 //	local, err := place.Endpoint()              // send this to the client
 //	err = place.Connect(remote)
 //
-//	c, err := lockoffload.NewClient(lockoffload.Config{PD: pd, QP: qp, CQ: cq, Invite: invite})
+//	c, err := lockoffload.NewClient(lockoffload.Config{PD: pd, QP: qp, CQ: cq, Session: info})
 //
 // The target's own process can have a client too ([Listener.Local]). It locks through the
 // device like all others, because a device's atomics need not be atomic against the CPU's.
@@ -41,7 +41,7 @@
 //   - Reads and changes of a slot are linearizable, in whatever order the bytes of READs and
 //     WRITEs move. A reader sees nothing from inside a critical section: a slot's data has two
 //     copies, and all changes under a lock are one WRITE of the copy that is not current
-//     ([Held.Write], [Held.Commit]).
+//     ([Lock.Write], [Lock.Commit]).
 //   - A torn copy is refused: its checksum (XXH3) does not match, except with a chance of 1 in
 //     2^64. A READ without a lock counts only if it took at most a quarter of a lease, and at most
 //     100 ms. If a READ meets WRITEs, or is late, four times, the client READs under a lock
@@ -57,10 +57,10 @@
 //     less, if a WRITE was executed in part. Before others have the locks, the target fences the
 //     client: no late request of it is executed, whatever the client does.
 //   - A client relies on its locks for one lease from the posting of the last heartbeat that was
-//     acknowledged. After that [Held.Lost] is closed, no further WRITE is posted, and the queue
+//     acknowledged. After that [Lock.Lost] is closed, no further WRITE is posted, and the queue
 //     pair goes to ERROR. Leases count while the host is suspended: a client that wakes up after
 //     the end of its lease posts no WRITE, and its Lost is closed within a third of a lease.
-//   - Resources outside the region cannot be fenced like this. They can refuse a [Held.Token]
+//   - Resources outside the region cannot be fenced like this. They can refuse a [Lock.Token]
 //     that is lower than one seen before.
 //   - The agent executes nothing twice. A reply is final for its chain, [ErrBusy] included.
 //   - A target's memory is volatile. A target that is started anew is a different target, also at

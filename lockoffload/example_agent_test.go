@@ -40,7 +40,7 @@ func ExampleNewAgent() {
 // trip.
 func ExampleCaller_Do() {
 	var pd *verbs.PD
-	var in lockoffload.Invite
+	var in lockoffload.SessionInfo
 	var connect func(ctx context.Context, client uint64) (*verbs.QP, *verbs.CQ, error)
 
 	ctx := context.Background()

@@ -155,7 +155,7 @@ func updateSlots(ctx context.Context, c *lockoffload.Client, slots []int, change
 		return err
 	}
 	defer func() { err = errors.Join(err, lockoffload.UnlockAll(ctx, held)) }()
-	of, old := map[int]*lockoffload.Held{}, make([][]byte, len(slots))
+	of, old := map[int]*lockoffload.Lock{}, make([][]byte, len(slots))
 	for _, h := range held {
 		of[h.Slot()] = h
 	}

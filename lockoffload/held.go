@@ -9,9 +9,9 @@ import (
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 )
 
-// Held is a lock that this client holds. Its methods are safe for concurrent
+// Lock is a lock that this client holds. Its methods are safe for concurrent
 // use.
-type Held struct {
+type Lock struct {
 	c     *Client
 	s     *session
 	g     machine.Grant
@@ -32,7 +32,7 @@ type Held struct {
 
 // hold registers a lock for Close. A lock that comes after Close has collected them is
 // given up.
-func (c *Client) hold(h *Held, res Result) (*Held, Result, error) {
+func (c *Client) hold(h *Lock, res Result) (*Lock, Result, error) {
 	h.busy = make(chan struct{}, 1)
 	c.mu.Lock()
 	late := c.abandoned
@@ -49,7 +49,7 @@ func (c *Client) hold(h *Held, res Result) (*Held, Result, error) {
 
 // enter waits until no other call uses the lock's data: calls follow each other, and one
 // that was given up may still have a WRITE under way. The caller must call leave.
-func (h *Held) enter(ctx context.Context) error {
+func (h *Lock) enter(ctx context.Context) error {
 	select {
 	case h.busy <- struct{}{}:
 		return nil
@@ -64,35 +64,35 @@ func (h *Held) enter(ctx context.Context) error {
 }
 
 // begin is enter for calls that must do nothing under a context that has ended.
-func (h *Held) begin(ctx context.Context) error {
+func (h *Lock) begin(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	return h.enter(ctx)
 }
 
-func (h *Held) leave() { <-h.busy }
+func (h *Lock) leave() { <-h.busy }
 
 // Slot returns the slot that is locked.
-func (h *Held) Slot() int { return h.g.Slot }
+func (h *Lock) Slot() int { return h.g.Slot }
 
 // Token returns the fencing token that [LockOptions.Token] asked for: higher than
 // those of all earlier holders. It is for resources outside the region, which
 // refuse tokens lower than the highest that they have seen.
-func (h *Held) Token() uint64 { return h.g.Token }
+func (h *Lock) Token() uint64 { return h.g.Token }
 
 // Lost returns a channel that is closed when the lock can no longer be relied on, because
 // the session ended or its lease ran out: before others have the lock, unless the target
 // evicts the client ([Session.Evict]). The target keeps late WRITEs of a lost lock from
 // being executed before it gives the lock to others.
-func (h *Held) Lost() <-chan struct{} { return h.s.lost }
+func (h *Lock) Lost() <-chan struct{} { return h.s.lost }
 
 // Read reads a record under the lock, with what this holder has written. The first
 // Read or Write of a lock takes a round trip, later ones none: no other client changes
 // the slot meanwhile. A lock that the agent handed on has read a small slot already.
-func (h *Held) Read(ctx context.Context, record int, dst []byte) ([]byte, Result, error) {
+func (h *Lock) Read(ctx context.Context, record int, dst []byte) ([]byte, Result, error) {
 	if err := h.begin(ctx); err != nil {
-		return nil, Result{Form: FormTwoStep}, opError("read", h.g.Slot, err)
+		return nil, Result{Protocol: ProtocolTwoStep}, opError("read", h.g.Slot, err)
 	}
 	defer h.leave()
 	r, err := h.record(ctx, record)
@@ -100,16 +100,16 @@ func (h *Held) Read(ctx context.Context, record int, dst []byte) ([]byte, Result
 		err = fmt.Errorf("%w: %d bytes do not fit in %d", ErrConfig, len(r.Data), len(dst))
 	}
 	if err != nil {
-		return nil, Result{Form: FormTwoStep}, opError("read", h.g.Slot, err)
+		return nil, Result{Protocol: ProtocolTwoStep}, opError("read", h.g.Slot, err)
 	}
-	return dst[:copy(dst, r.Data)], Result{Form: FormTwoStep, Version: r.Version}, nil
+	return dst[:copy(dst, r.Data)], Result{Protocol: ProtocolTwoStep, Version: r.Version}, nil
 }
 
 // Write changes a record under an exclusive lock. The change, with all others of this
-// holder, is made by Unlock or [Held.Commit]: others see all of it, or, if the lock is
+// holder, is made by Unlock or [Lock.Commit]: others see all of it, or, if the lock is
 // lost before, nothing. data is copied.
-func (h *Held) Write(ctx context.Context, record int, data []byte) (Result, error) {
-	res := Result{Form: FormTwoStep}
+func (h *Lock) Write(ctx context.Context, record int, data []byte) (Result, error) {
+	res := Result{Protocol: ProtocolTwoStep}
 	if err := h.begin(ctx); err != nil {
 		return res, opError("write", h.g.Slot, err)
 	}
@@ -132,12 +132,12 @@ func (h *Held) Write(ctx context.Context, record int, data []byte) (Result, erro
 }
 
 // next returns the memory in which the next copy is made.
-func (h *Held) next() []byte {
+func (h *Lock) next() []byte {
 	return h.j.mr.Bytes()[h.c.l.WriteAt():][:h.c.l.CopyStride()]
 }
 
 // record returns a record as the holder sees it.
-func (h *Held) record(ctx context.Context, n int) (memory.Content, error) {
+func (h *Lock) record(ctx context.Context, n int) (memory.Content, error) {
 	if err := h.c.named(ctx, h.g.Slot); err != nil {
 		return memory.Content{}, err
 	}
@@ -162,7 +162,7 @@ func (h *Held) record(ctx context.Context, n int) (memory.Content, error) {
 	return h.c.l.Record(&cur, n)
 }
 
-func (h *Held) load(ctx context.Context) error {
+func (h *Lock) load(ctx context.Context) error {
 	m := &machine.Loader{Slot: h.g.Slot, Deliver: func(cur memory.Current) error { h.keep(cur); return nil }}
 	j, err := h.c.start(m, h.g.Slot)
 	if err != nil {
@@ -173,7 +173,7 @@ func (h *Held) load(ctx context.Context) error {
 }
 
 // keep copies the slot's data.
-func (h *Held) keep(cur memory.Current) {
+func (h *Lock) keep(cur memory.Current) {
 	h.body = append(h.body[:0], cur.Body...)
 	h.old, h.loaded = cur, true
 	h.old.Body = h.body
@@ -183,7 +183,7 @@ func (h *Held) keep(cur memory.Current) {
 // them from then on, and they stay if the client dies. A context that ends while they
 // are under way does not stop them: the next call waits until they are made. After
 // [ErrOutcomeUnknown] they were made or not, or will be.
-func (h *Held) Commit(ctx context.Context) error {
+func (h *Lock) Commit(ctx context.Context) error {
 	err := h.begin(ctx)
 	if err == nil {
 		err = h.commit(ctx)
@@ -196,7 +196,7 @@ func (h *Held) Commit(ctx context.Context) error {
 
 // commit writes the staged copy. It calls leave when nothing is under way any more,
 // perhaps after it has returned.
-func (h *Held) commit(ctx context.Context) error {
+func (h *Lock) commit(ctx context.Context) error {
 	later := false
 	defer func() {
 		if !later {
@@ -232,7 +232,7 @@ func (h *Held) commit(ctx context.Context) error {
 }
 
 // committed makes the staged copy the current one after its WRITE, unless that failed.
-func (h *Held) committed(err error) {
+func (h *Lock) committed(err error) {
 	if err != nil {
 		return
 	}
@@ -246,7 +246,7 @@ func (h *Held) committed(err error) {
 // says that the lock was no longer held: without [ErrOutcomeUnknown] nothing was changed.
 // Further calls return the same. After an error of the context both are still under
 // way, see [Client.Flush].
-func (h *Held) Unlock(ctx context.Context) error {
+func (h *Lock) Unlock(ctx context.Context) error {
 	if err := h.enter(ctx); err != nil {
 		go func() { // behind what is under way
 			_ = h.enter(context.Background())
@@ -266,7 +266,7 @@ func (h *Held) Unlock(ctx context.Context) error {
 }
 
 // unlock begins to give the lock back, once.
-func (h *Held) unlock(ctx context.Context) (*Commit, error) {
+func (h *Lock) unlock(ctx context.Context) (*Commit, error) {
 	if h.done {
 		return nil, h.err
 	}
@@ -278,14 +278,14 @@ func (h *Held) unlock(ctx context.Context) (*Commit, error) {
 
 // endTurn has the agent give the next client its turn. Call it when the unlock command has
 // been posted.
-func (h *Held) endTurn() {
+func (h *Lock) endTurn() {
 	if h.turn != nil {
 		h.turn.end()
 	}
 }
 
 // release posts the WRITE and the unlock command.
-func (h *Held) release(ctx context.Context) (*Commit, error) {
+func (h *Lock) release(ctx context.Context) (*Commit, error) {
 	h.c.mu.Lock()
 	delete(h.c.held, h)
 	h.c.mu.Unlock()
@@ -311,7 +311,7 @@ func (h *Held) release(ctx context.Context) (*Commit, error) {
 }
 
 // abandon ends a lock of a client that has closed: nothing is under way any more.
-func (h *Held) abandon() {
+func (h *Lock) abandon() {
 	_ = h.enter(context.Background())
 	defer h.leave()
 	if h.done {

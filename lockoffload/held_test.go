@@ -10,7 +10,7 @@ import (
 // Calls on a lock follow each other, and one that waits heeds its own context. An unlock
 // that is given up comes all the same.
 func TestCallsOnALockHeedTheirContext(t *testing.T) {
-	h := &Held{busy: make(chan struct{}, 1), done: true}
+	h := &Lock{busy: make(chan struct{}, 1), done: true}
 	require.NoError(t, h.enter(context.Background()))
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -19,7 +19,7 @@ func TestCallsOnALockHeedTheirContext(t *testing.T) {
 	_, err = h.Write(ctx, 0, nil)
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, h.Commit(ctx), context.Canceled)
-	require.ErrorIs(t, UnlockAll(ctx, []*Held{h, h}), context.Canceled)
+	require.ErrorIs(t, UnlockAll(ctx, []*Lock{h, h}), context.Canceled)
 	h.leave()
 	require.NoError(t, h.Unlock(context.Background()))
 }

@@ -308,7 +308,7 @@ func TestOnHostsTargetIsKilled(t *testing.T) {
 	}
 	// The old invite has an rkey that no longer exists. A client with it is refused.
 	qp, cq, _ := e.place(t, ctx, host)
-	stale, err := lockoffload.NewClient(lockoffload.Config{PD: e.pd, QP: qp, CQ: cq, Invite: invite})
+	stale, err := lockoffload.NewClient(lockoffload.Config{PD: e.pd, QP: qp, CQ: cq, Session: invite})
 	require.NoError(t, err)
 	_, _, err = stale.Lock(ctx, 1, lockoffload.LockOptions{})
 	require.True(t, anyOf(err, lockoffload.ErrBroken, lockoffload.ErrLost), "%v", err)

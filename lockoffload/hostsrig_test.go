@@ -169,13 +169,13 @@ func ask(ctx context.Context, host int, qp *verbs.QP, h hello) (w welcome, remot
 }
 
 // place makes a queue pair with a place at the target.
-func (e end) place(t *testing.T, ctx context.Context, host int) (*verbs.QP, *verbs.CQ, lockoffload.Invite) {
+func (e end) place(t *testing.T, ctx context.Context, host int) (*verbs.QP, *verbs.CQ, lockoffload.SessionInfo) {
 	t.Helper()
 	qp, cq := e.qp(t)
 	_, remote, err := ask(ctx, host, qp, hello{})
 	require.NoError(t, err)
 	require.NoError(t, qp.Connect(remote, verbs.ConnectConfig{}))
-	var in lockoffload.Invite
+	var in lockoffload.SessionInfo
 	require.NoError(t, in.UnmarshalBinary(remote.Data))
 	return qp, cq, in
 }
@@ -184,7 +184,7 @@ func (e end) place(t *testing.T, ctx context.Context, host int) (*verbs.QP, *ver
 func (e end) actor(t *testing.T, ctx context.Context, host int, id uint64) *actor {
 	t.Helper()
 	qp, cq, in := e.place(t, ctx, host)
-	c, err := lockoffload.NewClient(lockoffload.Config{PD: e.pd, QP: qp, CQ: cq, Invite: in, Retry: lockoffload.Retry{Min: 2 * time.Millisecond, Max: 200 * time.Millisecond}})
+	c, err := lockoffload.NewClient(lockoffload.Config{PD: e.pd, QP: qp, CQ: cq, Session: in, Retry: lockoffload.Retry{Min: 2 * time.Millisecond, Max: 200 * time.Millisecond}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	a := &actor{c: c, agent: e.caller(t, ctx, host, id), size: hostLayout.Size}

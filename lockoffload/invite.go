@@ -8,18 +8,18 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Invite is what a client gets from the target when it is admitted: its identity,
+// SessionInfo is what a client gets from the target when it is admitted: its identity,
 // the address of the region, the length of its lease. It travels with the exchange of
 // endpoints, see [Session.Endpoint], and is as confidential as the rkey in it.
-type Invite struct {
+type SessionInfo struct {
 	Owner  uint16 // 1 to Layout.Clients
 	Epoch  uint16 // differs each time that an owner number is given out
 	Lease  time.Duration
 	Region verbs.Region
 	Layout Layout
-	// Incarnation is a random number of the region's: a target that is started anew has
+	// Generation is a random number of the region's: a target that is started anew has
 	// another one.
-	Incarnation uint64
+	Generation uint64
 }
 
 // target identifies the target of a client, which must stay the same as long as the client
@@ -53,7 +53,7 @@ func decodeTarget(b []byte) (t target, err error) {
 	return t, err
 }
 
-func (in Invite) target() target { return target{in.Layout.withDefaults(), in.Incarnation} }
+func (in SessionInfo) target() target { return target{in.Layout.withDefaults(), in.Generation} }
 
 const (
 	inviteMagic = "GVL4"
@@ -61,7 +61,7 @@ const (
 )
 
 // AppendBinary appends the invite's encoding to b.
-func (in Invite) AppendBinary(b []byte) ([]byte, error) {
+func (in SessionInfo) AppendBinary(b []byte) ([]byte, error) {
 	if err := in.check(); err != nil {
 		return nil, err
 	}
@@ -76,11 +76,11 @@ func (in Invite) AppendBinary(b []byte) ([]byte, error) {
 }
 
 // MarshalBinary returns the invite's encoding.
-func (in Invite) MarshalBinary() ([]byte, error) { return in.AppendBinary(nil) }
+func (in SessionInfo) MarshalBinary() ([]byte, error) { return in.AppendBinary(nil) }
 
 // UnmarshalBinary decodes what AppendBinary made; anything else is refused
 // with [ErrConfig].
-func (in *Invite) UnmarshalBinary(b []byte) error {
+func (in *SessionInfo) UnmarshalBinary(b []byte) error {
 	if len(b) != inviteSize || string(b[:4]) != inviteMagic || string(b[inviteSize-4:]) != "\x00\x00\x00\x00" {
 		return fmt.Errorf("lockoffload: decode invite of %d bytes: %w", len(b), ErrConfig)
 	}
@@ -89,7 +89,7 @@ func (in *Invite) UnmarshalBinary(b []byte) error {
 	if err != nil {
 		return fmt.Errorf("lockoffload: decode invite: %w", err)
 	}
-	out := Invite{Owner: be.Uint16(b[4:]), Epoch: be.Uint16(b[6:]), Lease: time.Duration(be.Uint64(b[8:])), Layout: t.layout, Incarnation: t.incarnation}
+	out := SessionInfo{Owner: be.Uint16(b[4:]), Epoch: be.Uint16(b[6:]), Lease: time.Duration(be.Uint64(b[8:])), Layout: t.layout, Generation: t.incarnation}
 	if err := out.Region.UnmarshalBinary(b[16 : 16+verbs.RegionSize]); err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (in *Invite) UnmarshalBinary(b []byte) error {
 // looks for them eight times.
 const leastLease = time.Millisecond
 
-func (in Invite) check() error {
+func (in SessionInfo) check() error {
 	l := in.Layout.withDefaults()
 	if err := l.check(); err != nil {
 		return err

@@ -121,7 +121,7 @@ func (j *job) prepare(m machine.Machine, slot int) {
 // machine is under way any more.
 func (j *job) finish() {
 	w := j.m.Base()
-	j.c.count(j.slot, Counts(w.Count))
+	j.c.count(j.slot, Stats(w.Count))
 	w.Count = machine.Counts{}
 	if j.after != nil {
 		j.after()

@@ -8,7 +8,7 @@ import (
 )
 
 // Layout says where lock words and records lie. Both sides use the same one;
-// the [Invite] carries it.
+// the [SessionInfo] carries it.
 type Layout struct {
 	Slots   int // sets of records with one lock each, 1 to 2^30
 	Size    int // bytes of data in a record, at most; 1 to 1 MiB

@@ -133,7 +133,7 @@ func (l *line) fill(to *verbs.List, f *flight, mr *verbs.MR) {
 // await waits until a flight is over and returns its error, or the context's.
 func (l *line) await(ctx context.Context, f *flight) error { return f.call.Wait(ctx) }
 
-// Ended implements [verbs.Ender]. A list without its results breaks the line.
+// Ended implements [verbs.CompletionHandler]. A list without its results breaks the line.
 func (f *flight) Ended(err error) error {
 	if err == nil && !f.delivered() {
 		err = errUndelivered

@@ -115,7 +115,7 @@ func NewListener(pd *verbs.PD, tcp net.Listener, cfg ListenConfig) (l *Listener,
 		if l.agent, err = l.newAgent(); err != nil {
 			return l, err
 		}
-		l.work.Go(l.tend)
+		l.work.Go(l.sweep)
 	}
 	l.tcp = tcp
 	l.work.Go(l.accept)
@@ -216,7 +216,7 @@ func (l *Listener) Local(retry Retry) (*Client, error) {
 		if err != nil {
 			return j, errors.Join(err, j.close(), s.Close())
 		}
-		j.invite, j.leave = s.Invite(), s.Evict // its client has closed
+		j.invite, j.leave = s.Info(), s.Evict // its client has closed
 		return j, nil
 	}
 	helper := l.inside().caller

@@ -47,7 +47,7 @@ func TestListenAndDial(t *testing.T) {
 	require.NoError(t, upOnce(ctx, c))
 	res, err := c.Do(ctx, &lockoffload.Chain{Slot: 1, Accesses: []lockoffload.Access{writeOf(0, "by agent")}})
 	require.NoError(t, err)
-	require.Equal(t, lockoffload.FormAgent, res.Form)
+	require.Equal(t, lockoffload.ProtocolAgent, res.Protocol)
 	own, err := lis.Local(lockoffload.Retry{})
 	require.NoError(t, err)
 	require.NoError(t, upOnce(ctx, own))
@@ -111,7 +111,7 @@ func TestAgentKeepsWhoCameBack(t *testing.T) {
 	require.Equal(t, 1, lis.AgentClients())
 	res, err := c.Do(ctx, &lockoffload.Chain{Accesses: []lockoffload.Access{writeOf(0, "x")}})
 	require.NoError(t, err)
-	require.Equal(t, lockoffload.FormAgent, res.Form)
+	require.Equal(t, lockoffload.ProtocolAgent, res.Protocol)
 	require.NoError(t, c.Close())
 }
 
@@ -127,7 +127,7 @@ func TestLocalPlaceIsGivenBack(t *testing.T) {
 		if i == 1 {
 			require.NoError(t, c.QP().ToError())
 			_, _, err := c.Read(ctx, 0, make([]byte, 8))
-			require.True(t, lockoffload.Broken(err))
+			require.True(t, lockoffload.IsConnectionError(err))
 		}
 		require.NoError(t, c.Close())
 	}
@@ -161,7 +161,7 @@ func TestLocalTakesTurns(t *testing.T) {
 		require.Equal(t, before+2, taken())
 		require.NoError(t, lis.BreakAgent())
 		for _, c := range []*lockoffload.Client{c, own} {
-			require.NoError(t, c.Persist(ctx, func() error { return incrementHeld(ctx, c, lockoffload.Fair) }))
+			require.NoError(t, c.Retry(ctx, func() error { return incrementHeld(ctx, c, lockoffload.Fair) }))
 		}
 	}
 	require.NoError(t, own.Close())
@@ -178,20 +178,20 @@ func TestAgentIsFoundAgain(t *testing.T) {
 	c, err := dial(ctx)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
-	form := func() lockoffload.Form {
+	form := func() lockoffload.Protocol {
 		res, err := c.Do(ctx, &lockoffload.Chain{Accesses: []lockoffload.Access{writeOf(0, "x")}})
 		require.True(t, err == nil || errors.Is(err, lockoffload.ErrOutcomeUnknown), "%v", err)
-		return res.Form
+		return res.Protocol
 	}
-	require.Equal(t, lockoffload.FormAgent, form())
+	require.Equal(t, lockoffload.ProtocolAgent, form())
 	require.Eventually(t, func() bool { lock, _ := lis.Left(0); return lock == 0 }, stuck, time.Millisecond, "or it stays until there is an agent")
 	giveBack, err := lis.LoseAgent()
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return form() == lockoffload.FormTwoStep }, stuck, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return form() == lockoffload.ProtocolTwoStep }, stuck, 10*time.Millisecond)
 	require.Error(t, lis.Err())
 	giveBack()
 	require.Eventually(t, func() bool { return lis.Err() == nil }, stuck, 10*time.Millisecond)
-	require.Eventually(t, func() bool { return form() == lockoffload.FormAgent }, soon, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return form() == lockoffload.ProtocolAgent }, soon, 10*time.Millisecond)
 	h, _, err := c.Lock(ctx, 0, fair)
 	require.NoError(t, err)
 	require.NoError(t, h.Unlock(ctx))
@@ -263,7 +263,7 @@ func TestRedial(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			if err := c.Persist(ctx, func() error { return upOnce(ctx, c) }); err != nil {
+			if err := c.Retry(ctx, func() error { return upOnce(ctx, c) }); err != nil {
 				t.Error(err)
 			}
 		})
@@ -278,10 +278,10 @@ func TestRedial(t *testing.T) {
 	require.Eventually(t, func() bool {
 		res, err := c.Do(ctx, &lockoffload.Chain{Accesses: []lockoffload.Access{writeOf(0, "again")}})
 		if err != nil {
-			require.True(t, errors.Is(err, lockoffload.ErrOutcomeUnknown) || lockoffload.Broken(err), "%v", err)
+			require.True(t, errors.Is(err, lockoffload.ErrOutcomeUnknown) || lockoffload.IsConnectionError(err), "%v", err)
 			require.NoError(t, c.Redial(ctx))
 		}
-		return err == nil && res.Form == lockoffload.FormAgent
+		return err == nil && res.Protocol == lockoffload.ProtocolAgent
 	}, stuck, 10*time.Millisecond)
 	require.NoError(t, c.Close())
 	require.ErrorIs(t, c.Redial(ctx), lockoffload.ErrClosed)

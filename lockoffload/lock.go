@@ -43,7 +43,7 @@ type LockOptions struct {
 //
 // The tags by which a session's locks are told apart repeat after 2^31 lock commands: a lock
 // must not be held while its client issues so many.
-func (c *Client) Lock(ctx context.Context, slot int, o LockOptions) (*Held, Result, error) {
+func (c *Client) Lock(ctx context.Context, slot int, o LockOptions) (*Lock, Result, error) {
 	h, res, err := c.acquire(ctx, slot, o)
 	if err != nil {
 		return nil, res, opError("lock", slot, err)
@@ -57,17 +57,17 @@ func (c *Client) Lock(ctx context.Context, slot int, o LockOptions) (*Held, Resu
 // released, in the background when the context has ended.
 // The locks are returned in ascending order of their slots.
 //
-// Slots are written one by one, by Unlock or [Held.Commit]. Clients that have the locks of
+// Slots are written one by one, by Unlock or [Lock.Commit]. Clients that have the locks of
 // the same slots see all of a change under them or nothing, unless the client that made it
 // died in the middle. Records that must always change together belong in one slot.
 //
 // A holder that calls Lock or LockAll again can deadlock.
-func (c *Client) LockAll(ctx context.Context, slots ...int) ([]*Held, error) {
+func (c *Client) LockAll(ctx context.Context, slots ...int) ([]*Lock, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, opErrorf("lock", err)
 	}
 	ordered := slices.Compact(slices.Sorted(slices.Values(slots)))
-	held := make([]*Held, 0, len(ordered))
+	held := make([]*Lock, 0, len(ordered))
 	for _, slot := range ordered {
 		h, _, err := c.Lock(ctx, slot, LockOptions{})
 		if err != nil {
@@ -80,8 +80,8 @@ func (c *Client) LockAll(ctx context.Context, slots ...int) ([]*Held, error) {
 
 // UnlockAll releases locks, the last one first. It tries all of them and joins
 // the errors. When the context has ended it waits for none of them: they go on in the
-// background, see [Held.Unlock].
-func UnlockAll(ctx context.Context, held []*Held) error {
+// background, see [Lock.Unlock].
+func UnlockAll(ctx context.Context, held []*Lock) error {
 	var errs []error
 	for _, h := range slices.Backward(held) {
 		errs = append(errs, h.Unlock(ctx))
@@ -89,8 +89,8 @@ func UnlockAll(ctx context.Context, held []*Held) error {
 	return errors.Join(errs...)
 }
 
-func (c *Client) acquire(ctx context.Context, slot int, o LockOptions) (*Held, Result, error) {
-	res := Result{Form: FormTwoStep}
+func (c *Client) acquire(ctx context.Context, slot int, o LockOptions) (*Lock, Result, error) {
+	res := Result{Protocol: ProtocolTwoStep}
 	if err := c.named(ctx, slot); err != nil {
 		return nil, res, err
 	}
@@ -123,5 +123,5 @@ func (c *Client) acquire(ctx context.Context, slot int, o LockOptions) (*Held, R
 		j.drop()
 		return nil, res, err
 	}
-	return c.hold(&Held{c: c, s: s, g: m.Grant, j: j}, res)
+	return c.hold(&Lock{c: c, s: s, g: m.Grant, j: j}, res)
 }

@@ -13,7 +13,7 @@ import (
 const mostReadAhead = 4096
 
 // fairAgent returns the target's agent, which alone serves fair locks and chains. If the
-// client has lost it, the error is one that [Client.Persist] retries.
+// client has lost it, the error is one that [Client.Retry] retries.
 func (c *Client) fairAgent() (*Caller, error) {
 	c.mu.Lock()
 	agent := c.agent
@@ -29,8 +29,8 @@ func (c *Client) fairAgent() (*Caller, error) {
 
 // acquireTurn takes a lock when the agent gives this client its turn. The agent has then
 // reserved the lock word for this client alone; a client that is too slow asks again.
-func (c *Client) acquireTurn(ctx context.Context, s *session, slot, tries int, token bool) (*Held, Result, error) {
-	res := Result{Form: FormTwoStep}
+func (c *Client) acquireTurn(ctx context.Context, s *session, slot, tries int, token bool) (*Lock, Result, error) {
+	res := Result{Protocol: ProtocolTwoStep}
 	agent, err := c.fairAgent()
 	if err != nil {
 		return nil, res, err
@@ -60,7 +60,7 @@ func (c *Client) acquireTurn(ctx context.Context, s *session, slot, tries int, t
 		_, err = j.drive(ctx)
 		res.Tries += m.Tried
 		if err == nil {
-			h := &Held{c: c, s: s, g: m.Grant, j: j, turn: t}
+			h := &Lock{c: c, s: s, g: m.Grant, j: j, turn: t}
 			if m.Data {
 				if cur, err := m.Decode(); err == nil { // else Read returns the error
 					h.keep(cur)

@@ -255,7 +255,7 @@ func TestWriteThatArrivesLate(t *testing.T) {
 	eb, err := place.Endpoint()
 	require.NoError(t, err)
 	require.NoError(t, errors.Join(place.Connect(ea), qp.Connect(eb, verbs.ConnectConfig{})))
-	other, err := lockoffload.NewClient(lockoffload.Config{PD: r.b.pd, QP: qp, CQ: cq, Invite: place.Invite()})
+	other, err := lockoffload.NewClient(lockoffload.Config{PD: r.b.pd, QP: qp, CQ: cq, Session: place.Info()})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, other.Close()) })
 

@@ -28,7 +28,7 @@ func TestPersistEndsWithItsContext(t *testing.T) {
 		defer cancel()
 		over, calls := make(chan error, 1), 0
 		go func() {
-			over <- c.Persist(ctx, func() error { calls++; return fmt.Errorf("of long ago: %w", ErrLost) })
+			over <- c.Retry(ctx, func() error { calls++; return fmt.Errorf("of long ago: %w", ErrLost) })
 		}()
 		select {
 		case err := <-over:

@@ -133,12 +133,12 @@ func TestAgentIsLookedFor(t *testing.T) {
 		require.Zero(t, looks())
 		_, err := c.fairAgent()
 		require.ErrorIs(t, err, ErrNoAgent)
-		require.False(t, Broken(err), "nor is one waited for")
+		require.False(t, IsConnectionError(err), "nor is one waited for")
 		c.link.had.Store(true)
 		require.Equal(t, 3, looks(), "in 2.5 s")
 		_, err = c.fairAgent()
 		require.ErrorIs(t, err, ErrNoAgent)
-		require.True(t, Broken(err))
+		require.True(t, IsConnectionError(err))
 		require.Empty(t, c.link.turn)
 		c.stop()
 		time.Sleep(time.Second)
@@ -152,11 +152,11 @@ func TestAgentIsLookedFor(t *testing.T) {
 // A lock that comes when the client is closed is given up, and nothing is begun any more.
 func TestClosedClientTakesNothing(t *testing.T) {
 	c := newClient(Config{}, memory.Layout{Slots: 1, Size: 8}.WithDefaults(), &session{lost: make(chan struct{})})
-	held := func() *Held {
+	held := func() *Lock {
 		c.busy++
 		j := &job{c: c, m: &machine.Releaser{}}
 		j.holders.Store(1)
-		return &Held{c: c, s: c.s, j: j}
+		return &Lock{c: c, s: c.s, j: j}
 	}
 	h, _, err := c.hold(held(), Result{})
 	require.NoError(t, err)
@@ -207,15 +207,15 @@ func TestFreeWaitsForTheBusy(t *testing.T) {
 // A client goes on at its own target only, and nothing is begun at another one.
 func TestReconnectToAnotherTarget(t *testing.T) {
 	in := anInvite()
-	c := newClient(Config{Invite: in}, memory.Layout(in.Layout), nil)
+	c := newClient(Config{Session: in}, memory.Layout(in.Layout), nil)
 	other := in
 	other.Layout.Slots--
 	require.ErrorIs(t, c.Reconnect(context.Background(), new(verbs.QP), new(verbs.CQ), other), ErrConfig)
 	other = in
-	other.Incarnation++
+	other.Generation++
 	err := c.Reconnect(context.Background(), new(verbs.QP), new(verbs.CQ), other)
 	require.ErrorIs(t, err, ErrRestarted)
-	require.False(t, Broken(fmt.Errorf("%w: %w", ErrBroken, err)))
+	require.False(t, IsConnectionError(fmt.Errorf("%w: %w", ErrBroken, err)))
 
 	agreed := terms{ChainLimits{8, 1024}, in.target()}
 	require.NoError(t, agreed.keep(agreed))

@@ -85,9 +85,9 @@ func TestRestartedTargetIsAnotherOne(t *testing.T) {
 
 	r.restart(-1)
 	calls := 0
-	err = c.Persist(ctx, func() error { calls++; _, err := lock(c); return err })
+	err = c.Retry(ctx, func() error { calls++; _, err := lock(c); return err })
 	require.ErrorIs(t, err, lockoffload.ErrRestarted)
-	require.False(t, lockoffload.Broken(err), "to redial does not help")
+	require.False(t, lockoffload.IsConnectionError(err), "to redial does not help")
 	require.Equal(t, 1, calls)
 	require.ErrorIs(t, c.Redial(ctx), lockoffload.ErrRestarted)
 	for err = nil; !errors.Is(err, lockoffload.ErrRestarted); { // its connection may not have broken yet
@@ -177,7 +177,7 @@ func TestGrace(t *testing.T) {
 // better.
 func TestEndedSessionIsToldBeforeOthersLock(t *testing.T) {
 	t.Parallel()
-	requireLost := func(t *testing.T, h *lockoffload.Held) {
+	requireLost := func(t *testing.T, h *lockoffload.Lock) {
 		t.Helper()
 		select {
 		case <-h.Lost():

@@ -122,7 +122,7 @@ func newRig(t *testing.T, l lockoffload.Layout, lease time.Duration) *rig {
 }
 
 // admit makes a connected queue pair with a place at the target.
-func (r *rig) admit() (*verbs.QP, *verbs.CQ, *lockoffload.Session, lockoffload.Invite) {
+func (r *rig) admit() (*verbs.QP, *verbs.CQ, *lockoffload.Session, lockoffload.SessionInfo) {
 	r.t.Helper()
 	qp, cq := r.a.qp(r.t)
 	s, in := r.connect(qp)
@@ -130,7 +130,7 @@ func (r *rig) admit() (*verbs.QP, *verbs.CQ, *lockoffload.Session, lockoffload.I
 }
 
 // connect gives a queue pair a place at the target.
-func (r *rig) connect(qp *verbs.QP) (*lockoffload.Session, lockoffload.Invite) {
+func (r *rig) connect(qp *verbs.QP) (*lockoffload.Session, lockoffload.SessionInfo) {
 	r.t.Helper()
 	ea, err := qp.Endpoint()
 	require.NoError(r.t, err)
@@ -140,7 +140,7 @@ func (r *rig) connect(qp *verbs.QP) (*lockoffload.Session, lockoffload.Invite) {
 	require.NoError(r.t, err)
 	require.NoError(r.t, s.Connect(ea))
 	require.NoError(r.t, qp.Connect(eb, r.way))
-	var in lockoffload.Invite
+	var in lockoffload.SessionInfo
 	require.NoError(r.t, in.UnmarshalBinary(eb.Data))
 	return s, in
 }
@@ -148,7 +148,7 @@ func (r *rig) connect(qp *verbs.QP) (*lockoffload.Session, lockoffload.Invite) {
 func (r *rig) client(retry lockoffload.Retry) (*lockoffload.Client, *lockoffload.Session) {
 	r.t.Helper()
 	qp, cq, s, in := r.admit()
-	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in, Retry: retry})
+	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Session: in, Retry: retry})
 	require.NoError(r.t, err)
 	r.t.Cleanup(func() { require.NoError(r.t, c.Close()) })
 	return c, s
@@ -176,7 +176,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 // held up. A client repeats a READ that was late, under the lock in the end: only a machine
 // that is slow at the moment excuses that, and another holder of the lock. readIn returns
 // how often the read was excused.
-func readIn(t *testing.T, ctx context.Context, form lockoffload.Form, read func(context.Context) (lockoffload.Result, error)) (excused int) {
+func readIn(t *testing.T, ctx context.Context, form lockoffload.Protocol, read func(context.Context) (lockoffload.Result, error)) (excused int) {
 	t.Helper()
 	for ; ; excused++ {
 		brief, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -184,10 +184,10 @@ func readIn(t *testing.T, ctx context.Context, form lockoffload.Form, read func(
 		res, err := read(brief)
 		took := time.Since(began)
 		cancel()
-		if err == nil && res.Form == form {
+		if err == nil && res.Protocol == form {
 			return excused
 		}
-		require.Greater(t, took, machine.ReadTime(0), "%v, %v", res.Form, err)
-		require.Less(t, excused, 20, "%v, %v", res.Form, err)
+		require.Greater(t, took, machine.ReadTime(0), "%v, %v", res.Protocol, err)
+		require.Less(t, excused, 20, "%v, %v", res.Protocol, err)
 	}
 }

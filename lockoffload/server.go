@@ -258,7 +258,7 @@ func (s *Server) admit(qp *verbs.QP, gid verbs.GIDEntry) (*Session, error) {
 		return nil, errors.Join(err, one.dispose())
 	}
 	s.epochs[owner]++
-	one.invite = Invite{Owner: owner, Epoch: s.epochs[owner], Lease: s.cfg.Lease, Region: s.cfg.Region.Remote(), Layout: s.cfg.Region.Layout, Incarnation: s.cfg.Region.incarnation}
+	one.invite = SessionInfo{Owner: owner, Epoch: s.epochs[owner], Lease: s.cfg.Lease, Region: s.cfg.Region.Remote(), Layout: s.cfg.Region.Layout, Generation: s.cfg.Region.incarnation}
 	s.sessions[owner] = one
 	s.counts.Admitted++
 	return one, nil
@@ -269,7 +269,7 @@ type Session struct {
 	srv    *Server
 	qp     *verbs.QP
 	made   bool // the queue pair is the session's
-	invite Invite
+	invite SessionInfo
 	done   chan struct{}
 
 	// Under the server's ending.
@@ -281,8 +281,8 @@ type Session struct {
 	expired bool          // written under mu, by the watch alone
 }
 
-// Invite returns the invite to pass to the client.
-func (s *Session) Invite() Invite { return s.invite }
+// Info returns the invite to pass to the client.
+func (s *Session) Info() SessionInfo { return s.invite }
 
 // Endpoint returns the endpoint of the session's queue pair, with the encoded invite as
 // its data and the region among its regions.
@@ -316,7 +316,7 @@ func (s *Session) Done() <-chan struct{} { return s.done }
 func (s *Session) Close() error { return s.end(false) }
 
 // Evict is Close that gives locks and place to others at once: for programs that know that
-// the client relies on its locks no more, because its [Held.Lost] are closed, or because
+// the client relies on its locks no more, because its [Lock.Lost] are closed, or because
 // the locks protect nothing but the region.
 func (s *Session) Evict() error { return s.end(true) }
 

@@ -26,9 +26,9 @@ const patient = 6 * time.Second
 
 // dead makes a client that stops its heartbeat without a word, as if its host
 // had died: its queue pair goes to ERROR.
-func (r *rig) dead(mode lockoffload.Mode) (*lockoffload.Held, *verbs.QP, *lockoffload.Session) {
+func (r *rig) dead(mode lockoffload.Mode) (*lockoffload.Lock, *verbs.QP, *lockoffload.Session) {
 	qp, cq, s, in := r.admit()
-	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
+	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Session: in})
 	require.NoError(r.t, err)
 	r.t.Cleanup(func() { require.NoError(r.t, c.Close()) })
 	h, _, err := c.Lock(within(r.t, stuck), 0, lockoffload.LockOptions{Mode: mode})
@@ -42,7 +42,7 @@ func TestFirstHeartbeatIsAheadOfLocks(t *testing.T) {
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, time.Minute)
 	qp, cq, _, in := r.admit()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // no other goroutine runs before the look
-	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
+	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Session: in})
 	require.NoError(t, err)
 	require.NotZero(t, c.Heartbeat())
 	require.NoError(t, c.Close())
@@ -56,7 +56,7 @@ func TestPlacesOfThoseThatLeave(t *testing.T) {
 	for i := range 8 {
 		qp, cq, s, in := r.admit()
 		epochs[[2]uint16{in.Owner, in.Epoch}] = true
-		c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
+		c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Session: in})
 		require.NoError(t, err)
 		require.NoError(t, c.Close())
 		select {
@@ -218,7 +218,7 @@ func TestGoodbye(t *testing.T) {
 	ctx := within(t, stuck)
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8, Clients: 2}, 5*time.Second)
 	qp, cq, s, in := r.admit()
-	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
+	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Session: in})
 	require.NoError(t, err)
 	_, _, err = c.Lock(ctx, 0, lockoffload.LockOptions{})
 	require.NoError(t, err)
@@ -238,8 +238,8 @@ func TestGoodbye(t *testing.T) {
 		again, err = r.srv.Admit(nil)
 		return err == nil
 	}, stuck, 5*time.Millisecond)
-	require.Equal(t, in.Owner, again.Invite().Owner)
-	require.NotEqual(t, in.Epoch, again.Invite().Epoch)
+	require.Equal(t, in.Owner, again.Info().Owner)
+	require.NotEqual(t, in.Epoch, again.Info().Epoch)
 	_, _, err = c.Lock(context.Background(), 0, lockoffload.LockOptions{})
 	require.ErrorIs(t, err, lockoffload.ErrClosed)
 	_, _, err = c.Read(context.Background(), 0, nil)
@@ -290,7 +290,7 @@ func TestOutcomeIsTold(t *testing.T) {
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
 	for _, wait := range []bool{true, false} {
 		qp, cq, s, in := r.admit()
-		c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
+		c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Session: in})
 		require.NoError(t, err)
 		res, err := updateAsync(ctx, c, 0, func([]byte) ([]byte, error) {
 			_ = qp.ToError() // a post is taken, and flushed

@@ -73,8 +73,8 @@ func (c *Client) pendingOf(slot int) *Commit {
 	return nil
 }
 
-func (c *Client) acquireShared(ctx context.Context, s *session, slot, tries int) (*Held, Result, error) {
-	res := Result{Form: FormTwoStep}
+func (c *Client) acquireShared(ctx context.Context, s *session, slot, tries int) (*Lock, Result, error) {
+	res := Result{Protocol: ProtocolTwoStep}
 	var b *bit
 	for b == nil {
 		got, joined, wait, err := c.joinShare(s, slot)
@@ -82,7 +82,7 @@ func (c *Client) acquireShared(ctx context.Context, s *session, slot, tries int)
 			return nil, res, err
 		}
 		if joined {
-			return c.hold(&Held{c: c, s: s, g: got.grant, share: got}, res)
+			return c.hold(&Lock{c: c, s: s, g: got.grant, share: got}, res)
 		}
 		b = got
 		if wait == nil {
@@ -130,5 +130,5 @@ func (c *Client) acquireShared(ctx context.Context, s *session, slot, tries int)
 		j.drop()
 		return nil, res, err
 	}
-	return c.hold(&Held{c: c, s: s, g: m.Granted(), share: b}, res)
+	return c.hold(&Lock{c: c, s: s, g: m.Granted(), share: b}, res)
 }

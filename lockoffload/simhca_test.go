@@ -96,8 +96,8 @@ func (w *isolated) do(ctx context.Context, form string) (err error) {
 		if res, err = w.c.Do(ctx, &ch); err == nil {
 			e.Old, err = numberOf(ch.Accesses[0].Data, ch.Accesses[1].Data)
 		}
-		if err == nil && res.Form != lockoffload.FormAgent {
-			err = fmt.Errorf("carried out as %v", res.Form)
+		if err == nil && res.Protocol != lockoffload.ProtocolAgent {
+			err = fmt.Errorf("carried out as %v", res.Protocol)
 		}
 	case "update":
 		e.Update, e.New = true, w.rec.values.Add(1)
@@ -219,7 +219,7 @@ func isolation(t *testing.T, each int, agent bool, forms ...[]string) {
 	rec := newRecorder()
 	torn := func() (n uint64) {
 		for _, c := range cs {
-			n += c.Total().Torn
+			n += c.Stats().Torn
 		}
 		return n
 	}
@@ -267,7 +267,7 @@ func TestSimulatedBreaks(t *testing.T) {
 	stop := make(chan struct{})
 	for i := range clients {
 		qp, cq, place, in := r.admit()
-		c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
+		c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Session: in})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, c.Close()) })
 		cs = append(cs, &client{c, qp, place})
@@ -354,7 +354,7 @@ func TestSimulatedFailures(t *testing.T) {
 		failures, changes := 0, map[string]int{"swap": 2}[form]
 		for after := 0; ; after++ {
 			qp, cq, s, in := r.admit()
-			c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
+			c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Session: in})
 			require.NoError(t, err)
 			_, _, err = c.Read(ctx, 0, make([]byte, 8)) // the first heartbeat is over
 			require.NoError(t, err)
@@ -403,14 +403,14 @@ func TestSimulatedLateRead(t *testing.T) {
 	ctx := within(t, stuck)
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
 	qp, cq, _, in := r.admit()
-	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
+	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Session: in})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	for c.Stats(0).Torn == 0 { // once, unless the test itself is late
+	for c.SlotStats(0).Torn == 0 { // once, unless the test itself is late
 		require.NoError(t, simhca.Hold(wire[0], qp.Num(), 200*time.Millisecond))
 		_, res, err := c.Read(ctx, 0, make([]byte, 8))
 		require.NoError(t, err)
-		require.EqualValues(t, 1+c.Stats(0).Torn, res.Tries)
+		require.EqualValues(t, 1+c.SlotStats(0).Torn, res.Tries)
 	}
 }
 
@@ -423,7 +423,7 @@ func TestSimulatedCommitThatIsGivenUp(t *testing.T) {
 	ctx := within(t, stuck)
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
 	qp, cq, _, in := r.admit()
-	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
+	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Session: in})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	h, _, err := c.Lock(ctx, 0, lockoffload.LockOptions{})
@@ -458,7 +458,7 @@ func TestSimulatedSwapBehindAnUnknown(t *testing.T) {
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8, Clients: 2, Swap: 4}, long)
 	other, _ := r.client(lockoffload.Retry{})
 	qp, cq, _, in := r.admit()
-	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
+	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Session: in})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	for unknown := false; !unknown; { // once, unless the test itself is late

@@ -14,15 +14,15 @@ import (
 // with each: it counts all of them together, and remembers some.
 func TestClientsMemoryIsBounded(t *testing.T) {
 	c := newClient(Config{}, memory.Layout{}, nil)
-	const slots = mostSlots + 1000
+	const slots = maxSlots + 1000
 	for slot := range slots {
-		c.count(slot, Counts{Tries: 1, Acquired: 2})
-		c.count(slot, Counts{Tries: 1})
+		c.count(slot, Stats{Tries: 1, Acquired: 2})
+		c.count(slot, Stats{Tries: 1})
 	}
-	require.Len(t, c.counts, mostSlots)
-	require.Equal(t, Counts{Tries: 2, Acquired: 2}, c.Stats(mostSlots-1))
-	require.Zero(t, c.Stats(mostSlots))
-	require.Equal(t, Counts{Tries: 2 * slots, Acquired: 2 * slots}, c.Total())
+	require.Len(t, c.counts, maxSlots)
+	require.Equal(t, Stats{Tries: 2, Acquired: 2}, c.SlotStats(maxSlots-1))
+	require.Zero(t, c.SlotStats(maxSlots))
+	require.Equal(t, Stats{Tries: 2 * slots, Acquired: 2 * slots}, c.Stats())
 
 	ctx := context.Background()
 	s := new(session)
@@ -31,7 +31,7 @@ func TestClientsMemoryIsBounded(t *testing.T) {
 		require.NoError(t, err)
 		w.leave(uint64(slot), true)
 	}
-	require.Len(t, c.swaps.slots, mostSlots)
+	require.Len(t, c.swaps.slots, maxSlots)
 	w, err := c.swaps.enter(ctx, s, 7)
 	require.NoError(t, err)
 	require.True(t, w.known)
@@ -60,5 +60,5 @@ func TestClientsMemoryIsBounded(t *testing.T) {
 	w = <-next
 	require.EqualValues(t, 9, w.pointer, "it was remembered for who waited")
 	w.leave(0, false)
-	require.Len(t, c.swaps.slots, mostSlots)
+	require.Len(t, c.swaps.slots, maxSlots)
 }

@@ -2,45 +2,45 @@ package lockoffload
 
 import "github.com/goverbs/goverbs/lockoffload/internal/machine"
 
-// Form is how a chain was carried out.
-type Form uint8
+// Protocol is how a chain was carried out.
+type Protocol uint8
 
 const (
-	// FormRead is one READ, without a lock.
-	FormRead = Form(machine.FormRead)
-	// FormReadChain is lock command, READ and unlock command in one post.
-	FormReadChain = Form(machine.FormReadChain)
-	// FormReadHeld posts the unlock command when the READ is complete.
-	FormReadHeld = Form(machine.FormReadHeld)
-	// FormTwoStep is lock command and READ, then WRITE and unlock command.
-	FormTwoStep = Form(machine.FormTwoStep)
-	// FormSwap writes a private copy and moves a pointer to it.
-	FormSwap = FormTwoStep + 1
-	// FormAgent has the target's agent carry the chain out.
-	FormAgent = FormTwoStep + 2
+	// ProtocolRead is one READ, without a lock.
+	ProtocolRead = Protocol(machine.ProtocolRead)
+	// ProtocolReadChain is lock command, READ and unlock command in one post.
+	ProtocolReadChain = Protocol(machine.ProtocolReadChain)
+	// ProtocolReadLocked posts the unlock command when the READ is complete.
+	ProtocolReadLocked = Protocol(machine.ProtocolReadLocked)
+	// ProtocolTwoStep is lock command and READ, then WRITE and unlock command.
+	ProtocolTwoStep = Protocol(machine.ProtocolTwoStep)
+	// ProtocolSwap writes a private copy and moves a pointer to it.
+	ProtocolSwap = ProtocolTwoStep + 1
+	// ProtocolAgent has the target's agent carry the chain out.
+	ProtocolAgent = ProtocolTwoStep + 2
 )
 
-func (f Form) String() string {
+func (f Protocol) String() string {
 	switch f {
-	case FormRead:
+	case ProtocolRead:
 		return "read"
-	case FormReadChain:
+	case ProtocolReadChain:
 		return "read chain"
-	case FormReadHeld:
+	case ProtocolReadLocked:
 		return "read under the lock"
-	case FormTwoStep:
+	case ProtocolTwoStep:
 		return "two steps"
-	case FormSwap:
+	case ProtocolSwap:
 		return "private copy and pointer swap"
-	case FormAgent:
+	case ProtocolAgent:
 		return "agent"
 	}
 	return "unknown form"
 }
 
-// Counts are the counts of events of a lock, or of all locks, since the client was
+// Stats are the counts of events of a lock, or of all locks, since the client was
 // made.
-type Counts struct {
+type Stats struct {
 	Tries    uint64 // lock commands
 	Acquired uint64 // those that got the lock
 	Failed   uint64 // those that found it held by others
@@ -51,7 +51,7 @@ type Counts struct {
 	Read, ReadChain, ReadHeld, TwoStep uint64
 }
 
-func (c *Counts) add(d Counts) {
+func (c *Stats) add(d Stats) {
 	c.Tries += d.Tries
 	c.Acquired += d.Acquired
 	c.Failed += d.Failed

@@ -40,5 +40,5 @@ func TestSuspendedRead(t *testing.T) {
 	c, _ := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long).client(lockoffload.Retry{})
 	_, res, err := c.Read(ctx, 0, make([]byte, 8))
 	require.NoError(t, err)
-	require.Equal(t, lockoffload.FormReadHeld, res.Form)
+	require.Equal(t, lockoffload.ProtocolReadLocked, res.Protocol)
 }

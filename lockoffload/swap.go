@@ -61,7 +61,7 @@ func (w *swapSlot) leave(pointer uint64, known bool) {
 func (w *swapSlot) drop() {
 	w.table.mu.Lock()
 	defer w.table.mu.Unlock()
-	if w.users--; w.users == 0 && len(w.table.slots) > mostSlots {
+	if w.users--; w.users == 0 && len(w.table.slots) > maxSlots {
 		delete(w.table.slots, w.slot)
 	}
 }
@@ -75,7 +75,7 @@ func (w *swapSlot) drop() {
 // The data is apart from the slot's records and its lock; the layout has it
 // when Layout.Swap is not 0.
 func (c *Client) SwapRead(ctx context.Context, slot int, dst []byte) ([]byte, Result, error) {
-	res := Result{Form: FormSwap}
+	res := Result{Protocol: ProtocolSwap}
 	var out []byte
 	err := c.swap(ctx, slot, func(s *session, w *swapSlot) error {
 		m := &machine.SwapReader{SwapLook: machine.SwapLook{Slot: slot, Pointer: w.pointer, Known: w.known}}
@@ -113,7 +113,7 @@ func (c *Client) SwapRead(ctx context.Context, slot int, dst []byte) ([]byte, Re
 // Layout.Swap has two copies for each owner number that writes: the client's
 // must be at most half of it.
 func (c *Client) SwapWrite(ctx context.Context, slot int, version uint64, data []byte) (Result, error) {
-	res := Result{Form: FormSwap}
+	res := Result{Protocol: ProtocolSwap}
 	err := c.swap(ctx, slot, func(s *session, w *swapSlot) error {
 		m := &machine.SwapWriter{SwapLook: machine.SwapLook{Slot: slot, Pointer: w.pointer, Known: w.known}, Owner: s.tags.Owner, Version: version, Data: data}
 		if len(data) > c.l.Size || 2*int(m.Owner) > c.l.Swap || version >= 1<<machine.SwapVersionBits-1 {

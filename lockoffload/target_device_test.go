@@ -206,7 +206,7 @@ func TestCloseDestroysWhatItCannotFence(t *testing.T) {
 	r.srv = srv
 	qp, cq := r.a.qp(t)
 	s, in := r.connect(qp)
-	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
+	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Session: in})
 	require.NoError(t, err)
 	_, _, err = c.Lock(ctx, 0, lockoffload.LockOptions{})
 	require.NoError(t, err)
@@ -270,7 +270,7 @@ func TestNextServersEpochs(t *testing.T) {
 		for range 8 {
 			s, err := r.srv.Admit(nil)
 			require.NoError(t, err)
-			all = append(all, s.Invite().Epoch)
+			all = append(all, s.Info().Epoch)
 		}
 		require.NoError(t, r.srv.Close())
 		return all
@@ -353,17 +353,17 @@ func TestDoWithoutItsAgent(t *testing.T) {
 			return qp, cq, err
 		}
 	}))
-	up := func() (lockoffload.Form, error) {
+	up := func() (lockoffload.Protocol, error) {
 		res, err := c.Do(ctx, &lockoffload.Chain{Accesses: []lockoffload.Access{writeOf(0, "x")}})
-		return res.Form, err
+		return res.Protocol, err
 	}
 	form, err := up()
 	require.NoError(t, err)
-	require.Equal(t, lockoffload.FormAgent, form)
+	require.Equal(t, lockoffload.ProtocolAgent, form)
 	require.NoError(t, qp.ToError())
 	require.Eventually(t, func() bool {
 		form, err := up()
-		return err == nil && form == lockoffload.FormTwoStep
+		return err == nil && form == lockoffload.ProtocolTwoStep
 	}, stuck, time.Millisecond)
 }
 
@@ -386,9 +386,9 @@ func TestHalfAWriteIsTakenBack(t *testing.T) {
 	data, res, err := other.Read(ctx, 0, make([]byte, 256))
 	require.NoError(t, err)
 	require.EqualValues(t, 1, number(data))
-	require.Equal(t, lockoffload.FormReadHeld, res.Form)
+	require.Equal(t, lockoffload.ProtocolReadLocked, res.Protocol)
 	require.NoError(t, upOnce(ctx, other))
-	readIn(t, ctx, lockoffload.FormRead, func(ctx context.Context) (lockoffload.Result, error) {
+	readIn(t, ctx, lockoffload.ProtocolRead, func(ctx context.Context) (lockoffload.Result, error) {
 		data, res, err := other.Read(ctx, 0, make([]byte, 256))
 		require.NoError(t, err)
 		require.EqualValues(t, 2, number(data))

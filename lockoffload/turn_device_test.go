@@ -109,7 +109,7 @@ func TestTurnsOfTheDead(t *testing.T) {
 	require.NoError(t, h.Unlock(ctx))
 
 	qp, cq, _, in := r.admit()
-	dead, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
+	dead, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Session: in})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, dead.Close()) })
 	dead.UseAgent(r.caller(nil))
@@ -144,7 +144,7 @@ func turnInVain(t *testing.T) bool {
 	broken, next := r.inTurn(), r.inTurn()
 	require.NoError(t, broken.QP().ToError())
 	_, _, err := broken.Lock(ctx, 0, fair)
-	require.True(t, lockoffload.Broken(err), "%v", err)
+	require.True(t, lockoffload.IsConnectionError(err), "%v", err)
 	h, _, err := next.Lock(ctx, 0, fair)
 	require.NoError(t, err)
 	require.NoError(t, h.Unlock(ctx))
@@ -164,7 +164,7 @@ func TestWaitForATurnEndsWithItsSession(t *testing.T) {
 		"broken": func(c *lockoffload.Client) error {
 			err := c.QP().ToError()
 			_, _, rerr := c.Read(ctx, 0, make([]byte, 8)) // or the heartbeat, which comes late here, finds out
-			if !lockoffload.Broken(rerr) {
+			if !lockoffload.IsConnectionError(rerr) {
 				return errors.Join(err, rerr)
 			}
 			return err
@@ -205,7 +205,7 @@ func TestTurnsOfAnAgentThatFails(t *testing.T) {
 	for _, c := range clients {
 		wg.Go(func() {
 			for range each {
-				if err := c.Persist(ctx, func() error { return incrementHeld(ctx, c, lockoffload.Fair) }); err != nil {
+				if err := c.Retry(ctx, func() error { return incrementHeld(ctx, c, lockoffload.Fair) }); err != nil {
 					t.Error(err)
 					return
 				}

@@ -195,7 +195,7 @@ func contextsEndWaits(ctx context.Context, t *testing.T) bool {
 	})
 	close(lives)
 	flushed := c.Flush(ctx)
-	if lockoffload.Broken(flushed) || locks.Err() != nil {
+	if lockoffload.IsConnectionError(flushed) || locks.Err() != nil {
 		return false
 	}
 	require.NoError(t, err)

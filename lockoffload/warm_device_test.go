@@ -42,13 +42,13 @@ func TestWarmReadsAndUpdatesDoNotAllocate(t *testing.T) {
 	}
 	reads := lockoffload.Chain{Slot: 1, Accesses: []lockoffload.Access{readOf(0, 64), readOf(1, 64), compareWith(1, 0)}}
 	do := func() {
-		if res, err := c.Do(ctx, &reads); err != nil || reads.Accesses[0].Data[0] != data[0] || res.Form != lockoffload.FormRead {
+		if res, err := c.Do(ctx, &reads); err != nil || reads.Accesses[0].Data[0] != data[0] || res.Protocol != lockoffload.ProtocolRead {
 			t.Error(reads, res, err)
 		}
 	}
 	read := func() {
 		got, res, err := c.Read(ctx, 1, dst)
-		if err != nil || len(got) != 64 || got[0] != data[0] || res.Form != lockoffload.FormRead {
+		if err != nil || len(got) != 64 || got[0] != data[0] || res.Protocol != lockoffload.ProtocolRead {
 			t.Error(got, res, err)
 		}
 	}

@@ -216,9 +216,9 @@ func (l *Listener) attach(conn net.Conn, client uint64) (*agentConn, error) {
 	return a, nil
 }
 
-// tend replaces the agent when it fails, even if no client connects to it again: it may
+// sweep replaces the agent when it fails, even if no client connects to it again: it may
 // have left locks.
-func (l *Listener) tend() {
+func (l *Listener) sweep() {
 	for pause := time.Millisecond; ; {
 		l.mu.Lock()
 		agent := l.agent

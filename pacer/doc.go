@@ -22,7 +22,7 @@
 // bytes solicited in a second, of [Config]. PUTs have a limit of their own, Outbound. The
 // responses that this host serves are the device's, and not paced. Package pfc reads the
 // counters of link pause (priority flow control), and calls [Pacer.PauseLink] and
-// [Pacer.Flooded] accordingly.
+// [Pacer.Congested] accordingly.
 //
 // # When to use it
 //

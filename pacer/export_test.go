@@ -16,7 +16,7 @@ func (p *Pacer) Receives() int {
 // Lose has the queue say that it can no longer be polled.
 func (c *CQ) Lose(err error) { (*engine)(c).Lost(err) }
 
-var _ verbs.Engine = (*engine)(nil)
+var _ verbs.Handler = (*engine)(nil)
 
 // ReapIn is how long held requests wait before the pacer polls by itself.
 func (p *Pacer) ReapIn() time.Duration {

@@ -77,9 +77,9 @@ func (q *QP) finished(at shaper.Request, complete bool) {
 	e := &q.order[r.place]
 	switch {
 	case complete:
-		e.wc = r.wc.Renamed(r.id, r.length)
+		e.wc = r.wc.WithID(r.id, r.length)
 	case r.failed && r.had:
-		e.wc = r.wc.Renamed(r.id, 0)
+		e.wc = r.wc.WithID(r.id, 0)
 	default:
 		e.wc = verbs.FlushedWC(r.id, q.qp.Num())
 	}

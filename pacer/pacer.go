@@ -89,11 +89,11 @@ var devices struct {
 	of map[string]*Pacer
 }
 
-// For returns this process's pacer of a device, however often the device is opened. It is made
+// ForDevice returns this process's pacer of a device, however often the device is opened. It is made
 // at the first call, with the default limits, and closed with [Pacer.Close].
 // [Pacer.Reconfigure] sets others: a larger Threshold for peers that are far away, for
 // instance: their responses hold their part of it for a round trip.
-func For(d *verbs.Device) (*Pacer, error) {
+func ForDevice(d *verbs.Device) (*Pacer, error) {
 	devices.Lock()
 	defer devices.Unlock()
 	name := d.Name()
@@ -199,12 +199,12 @@ func (p *Pacer) PauseLink(on bool) {
 	p.s.Pause(p.held || p.linkHeld)
 }
 
-// Flooded records that this host had to ask its link partner for a pause: responses came
+// Congested records that this host had to ask its link partner for a pause: responses came
 // faster than it absorbed them. A threshold that is found (Tune) shrinks to half.
-func (p *Pacer) Flooded() {
+func (p *Pacer) Congested() {
 	p.mu.Lock()
 	defer p.unlock()
-	p.s.Flooded(p.now())
+	p.s.Congested(p.now())
 }
 
 // unlock posts everything that may go, and releases the lock.

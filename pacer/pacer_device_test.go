@@ -95,7 +95,7 @@ func TestOtherRequests(t *testing.T) {
 	b.FetchAdd(8, 0, at.At(400000), 5, r.a.mr.SGE(500000, 8))
 	b.CmpSwap(9, 0, at.At(400008), verbs.Uint64(r.b.mr.Bytes(), 400008), 77, r.a.mr.SGE(500008, 8))
 	before := verbs.Uint64(r.b.mr.Bytes(), 400000)
-	b.Other(10, verbs.Signaled, 10, func(b *verbs.Batch, id uint64, flags verbs.SendFlags) {
+	b.Raw(10, verbs.Signaled, 10, func(b *verbs.Batch, id uint64, flags verbs.SendFlags) {
 		b.Write(id, flags, at.At(300300), r.a.mr.SGE(0, 10))
 	})
 	n, err := b.Post()
@@ -148,7 +148,7 @@ func TestInlineIsCopiedByPost(t *testing.T) {
 			b.WriteInline(5, verbs.Inline, at.At(300020), local[8:12])
 			b.WriteImmInline(6, 0, 11, at.At(300024), local[:4])
 			b.SendImmInline(7, 0, 13, local[4:8])
-			b.Other(4, verbs.Inline|verbs.Signaled, 4, func(b *verbs.Batch, id uint64, flags verbs.SendFlags) {
+			b.Raw(4, verbs.Inline|verbs.Signaled, 4, func(b *verbs.Batch, id uint64, flags verbs.SendFlags) {
 				b.Write(id, flags, at.At(300030), r.a.mr.SGE(0, 4))
 			})
 		} else {
@@ -244,7 +244,7 @@ func TestRefusals(t *testing.T) {
 	}
 	require.ErrorIs(t, err, verbs.ErrQueueFull)
 	require.Equal(t, q.QP().MaxSendWR(), posted)
-	id, why, ok := q.Explain()
+	id, why, ok := q.BlockedBy()
 	require.True(t, ok)
 	require.Zero(t, id)
 	require.Equal(t, "link paused", why.String())
@@ -455,12 +455,12 @@ func TestWrapByDevice(t *testing.T) {
 	r.connect(qp, r.peer())
 	q, err := pacer.Wrap(qp, cq)
 	require.NoError(t, err)
-	p, err := pacer.For(r.a.dev)
+	p, err := pacer.ForDevice(r.a.dev)
 	require.NoError(t, err)
 	require.Same(t, p, q.Pacer())
 	twice, err := verbs.Open(r.a.dev.Name(), verbs.DeviceConfig{})
 	require.NoError(t, err)
-	same, err := pacer.For(twice)
+	same, err := pacer.ForDevice(twice)
 	require.NoError(t, err)
 	require.Same(t, p, same, "it is one interface, however often it is opened")
 	require.NoError(t, twice.Close())
@@ -469,7 +469,7 @@ func TestWrapByDevice(t *testing.T) {
 	require.False(t, p.Config().Tune)
 	require.NoError(t, q.Close())
 	require.NoError(t, p.Close())
-	again, err := pacer.For(r.a.dev)
+	again, err := pacer.ForDevice(r.a.dev)
 	require.NoError(t, err)
 	require.NotSame(t, p, again)
 	require.NoError(t, again.Close())

@@ -60,7 +60,7 @@ func Wrap(qp *verbs.QP, cq *verbs.CQ) (*QP, error) {
 	if qp == nil || qp.PD() == nil {
 		return nil, opError("wrap", "queue pair", verbs.ErrAttributes)
 	}
-	p, err := For(qp.PD().Device())
+	p, err := ForDevice(qp.PD().Device())
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ func (p *Pacer) receives(q *QP) (tags []uint64) {
 
 func (c *CQ) received(tag uint64, wc *verbs.WC) {
 	if r, ok := c.p.kept(tag); ok {
-		renamed := wc.Renamed(r.id, wc.Len())
+		renamed := wc.WithID(r.id, wc.Len())
 		c.push(&renamed, nil)
 	}
 }

@@ -49,9 +49,9 @@ func (p *Pacer) Stats() Stats {
 	return out
 }
 
-// Explain returns the ID of the oldest request of the queue pair that is not under way as a
+// BlockedBy returns the ID of the oldest request of the queue pair that is not under way as a
 // whole, and the limit that holds it. ok is false if there is none.
-func (q *QP) Explain() (id uint64, why Reason, ok bool) {
+func (q *QP) BlockedBy() (id uint64, why Reason, ok bool) {
 	p := q.p
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -23,7 +23,7 @@ func TestSendToItself(t *testing.T) {
 	a, _ := pair(t, srd.Config{})
 	for i := range 20 {
 		sent := make(chan error)
-		go func() { sent <- a.Context(a.Addr(), srd.Ordered).Send(ctxOf(t), pattern(i, 10_000)) }()
+		go func() { sent <- a.Destination(a.Addr(), srd.Ordered).Send(ctxOf(t), pattern(i, 10_000)) }()
 		m, got := receiveOne(t, a)
 		require.Equal(t, pattern(i, 10_000), got)
 		require.Equal(t, a.Addr(), m.From)
@@ -351,7 +351,7 @@ func TestCancelledBytes(t *testing.T) {
 		}
 		short, cancel := context.WithTimeout(ctx, time.Duration(i*20)*time.Microsecond)
 		service := []srd.Service{srd.Reliable, srd.Ordered}[i%2]
-		if err := a.Context(b.Addr(), service).Send(short, data); err == nil {
+		if err := a.Destination(b.Addr(), service).Send(short, data); err == nil {
 			sent++
 		} else {
 			require.ErrorIs(t, err, context.DeadlineExceeded)

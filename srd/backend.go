@@ -122,17 +122,17 @@ func (ep *Endpoint) pumpAt(now time.Duration) {
 	ep.setAlarm(now)
 }
 
-// comes begins the handling of a completion. A goroutine that was woken before there was
+// beginCompletion begins the handling of a completion. A goroutine that was woken before there was
 // anything to do, for a status for instance, does not do what becomes due now.
-func (ep *Endpoint) comes() {
+func (ep *Endpoint) beginCompletion() {
 	ep.polling = true
 	if !ep.stale {
 		ep.woke = false
 	}
 }
 
-// came wakes a goroutine that does what is due after a completion, and polls for more.
-func (ep *Endpoint) came() {
+// endCompletion wakes a goroutine that does what is due after a completion, and polls for more.
+func (ep *Endpoint) endCompletion() {
 	ep.stale = true
 	if !ep.woke { // else the goroutine that was woken does what is due
 		ep.attend()

@@ -16,7 +16,7 @@
 //	for _, m := range ms[:n] { serve(m.From, m.Data) }
 //	ep.Release(ms[:n]...)
 //
-// A message goes to a [Context], which is a peer and a [Service]: Reliable delivers in any
+// A message goes to a [Destination], which is a peer and a [Service]: Reliable delivers in any
 // order, Ordered in the order of sending, and Reporting does not send again what is lost. A
 // [SendQueue] posts many messages and returns their completions; [Endpoint.Send] sends one and
 // waits. Messages are cut into packets, which take several paths. The packets that are lost are
@@ -58,7 +58,7 @@
 // link carries.
 //
 // The packets under way are limited by the delay of the majority of paths and by the receiver's
-// grant, to 256 for each [Context]. When there are very many senders, they take turns; a waiting
+// grant, to 256 for each [Destination]. When there are very many senders, they take turns; a waiting
 // sender has a grant of 0. Log lines of one cause come every ten seconds at most.
 //
 // # On EFA

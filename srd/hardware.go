@@ -135,7 +135,7 @@ func (h *hardware) Completed(tag uint64, wc *verbs.WC) {
 	if ep.closed.Load() || h.broken {
 		return
 	}
-	ep.comes()
+	ep.beginCompletion()
 	defer func() { ep.polling = false }()
 	if s := wc.Status(); s == verbs.WCFlushed || s == verbs.WCLocalQPOperation {
 		h.fails(wc.Err())
@@ -147,7 +147,7 @@ func (h *hardware) Completed(tag uint64, wc *verbs.WC) {
 	if tag&recvBit == 0 {
 		h.release(i, outcome(wc.Status()))
 		if h.m.Wait() == 0 {
-			ep.came()
+			ep.endCompletion()
 		}
 		return
 	}
@@ -158,7 +158,7 @@ func (h *hardware) Completed(tag uint64, wc *verbs.WC) {
 		h.m.Stats.Malformed++
 	}
 	h.pending = append(h.pending, i)
-	ep.came()
+	ep.endCompletion()
 }
 
 // outcome returns the outcome of a packet that EFA reports, as libefa translates it.

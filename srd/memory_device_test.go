@@ -38,7 +38,7 @@ func TestManyLargeMessages(t *testing.T) {
 			sending.Go(func() {
 				<-all
 				for range 2 {
-					if err := c.Context(hub.Addr(), service).Send(ctx, data); err != nil {
+					if err := c.Destination(hub.Addr(), service).Send(ctx, data); err != nil {
 						t.Error(err)
 					}
 				}

@@ -77,7 +77,7 @@ func TestContextsThatAreOver(t *testing.T) {
 	}{{over, context.Canceled}, {late, context.DeadlineExceeded}} {
 		sent := a.Stats().Sent
 		require.ErrorIs(t, a.Send(c.ctx, b.Addr(), []byte("never")), c.want)
-		require.ErrorIs(t, a.Context(b.Addr(), srd.Ordered).Send(c.ctx, []byte("never")), c.want)
+		require.ErrorIs(t, a.Destination(b.Addr(), srd.Ordered).Send(c.ctx, []byte("never")), c.want)
 		require.Equal(t, sent, a.Stats().Sent)
 		n, err := b.Receive(c.ctx, make([]srd.Message, 1))
 		require.ErrorIs(t, err, c.want)

@@ -104,7 +104,7 @@ func (l *links) launch(i uint32) {
 		k.silent = append(k.silent, i)
 	}
 	l.unposted |= 1 << k.index
-	k.send.SendTo(l.d.ID(l.tag(k, i)), flags, verbs.Dest{AH: h.AH, QPN: s.to.QPN, QKey: s.to.QKey}, l.mr.SGE(l.sendAt(i), s.length))
+	k.send.SendTo(l.d.ID(l.tag(k, i)), flags, verbs.Destination{AH: h.AH, QPN: s.to.QPN, QKey: s.to.QKey}, l.mr.SGE(l.sendAt(i), s.length))
 }
 
 func (l *links) urgent() bool { return l.short != 0 }
@@ -200,7 +200,7 @@ func (l *links) Completed(tag uint64, wc *verbs.WC) {
 		return // before a reset
 	}
 	i := uint32(tag)
-	ep.comes()
+	ep.beginCompletion()
 	defer func() { ep.polling = false }()
 	switch {
 	case wc.Status() != verbs.WCSuccess:
@@ -214,7 +214,7 @@ func (l *links) Completed(tag uint64, wc *verbs.WC) {
 	case tag&recvBit == 0:
 		l.sent(k, i)
 		if l.e.Wait() == 0 { // it waited for slots
-			ep.came()
+			ep.endCompletion()
 		}
 		return
 	}
@@ -235,7 +235,7 @@ func (l *links) Completed(tag uint64, wc *verbs.WC) {
 	if len(k.pending) >= min(postRecvsEach, k.receives/4) { // three quarters may be on their way
 		l.short |= 1 << k.index
 	}
-	ep.came()
+	ep.endCompletion()
 }
 
 // addReceives puts the receives that are to be posted into the path's batch.

@@ -64,7 +64,7 @@ func TestPoisonedReceives(t *testing.T) {
 	require.NoError(t, err)
 	before := b.Stats().Malformed
 	require.Eventually(t, func() bool {
-		posts.SendTo(1, verbs.Signaled, verbs.Dest{AH: ah, QPN: b.Addr().QPN, QKey: b.Addr().QKey}, mr.SGE(0, 64))
+		posts.SendTo(1, verbs.Signaled, verbs.Destination{AH: ah, QPN: b.Addr().QPN, QKey: b.Addr().QKey}, mr.SGE(0, 64))
 		_, err := posts.Post()
 		require.NoError(t, err)
 		var wcs [1]verbs.WC

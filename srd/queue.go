@@ -10,24 +10,26 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Context is a transport context: a peer, and the service by which messages are sent to
+// Destination is a transport context: a peer, and the service by which messages are sent to
 // it. A message that names a context needs no other address.
-type Context struct {
+type Destination struct {
 	ep      *Endpoint
 	to      Addr
 	service Service
 }
 
-// Context returns the transport context of a peer and a service. It sends nothing, and
+// Destination returns the transport context of a peer and a service. It sends nothing, and
 // keeps no state until a message is sent.
-func (ep *Endpoint) Context(to Addr, s Service) *Context { return &Context{ep: ep, to: to, service: s} }
+func (ep *Endpoint) Destination(to Addr, s Service) *Destination {
+	return &Destination{ep: ep, to: to, service: s}
+}
 
 // Addr returns the peer's address, and Service the service by which messages are sent.
-func (c *Context) Addr() Addr       { return c.to }
-func (c *Context) Service() Service { return c.service }
+func (c *Destination) Addr() Addr       { return c.to }
+func (c *Destination) Service() Service { return c.service }
 
 // Send sends to the context's peer by its service, as [Endpoint.Send] does.
-func (c *Context) Send(ctx context.Context, data ...[]byte) error {
+func (c *Destination) Send(ctx context.Context, data ...[]byte) error {
 	return c.ep.send(ctx, c.to, c.service, data)
 }
 
@@ -52,8 +54,8 @@ type SendQueue struct {
 // Request is a message to be sent. Data belongs to the endpoint until the completion.
 type Request struct {
 	ID      uint64
-	To      Addr     // if Context is nil
-	Context *Context // of the same endpoint
+	To      Addr         // if Context is nil
+	Context *Destination // of the same endpoint
 	Data    [][]byte
 	Packets bool // report the status of each packet, too
 }

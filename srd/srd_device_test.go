@@ -117,7 +117,7 @@ func TestSend(t *testing.T) {
 		t.Run(fmt.Sprintf("key %s", key), func(t *testing.T) {
 			a, b := pair(t, srd.Config{Key: key})
 			for service := srd.Reliable; service <= srd.Reporting; service++ {
-				c := a.Context(b.Addr(), service)
+				c := a.Destination(b.Addr(), service)
 				for i, n := range []int{8, 1000, a.MaxPacket(), a.MaxPacket() + 1, 300000} {
 					want := pattern(i, n)
 					before := a.Stats().Timeouts
@@ -421,7 +421,7 @@ func TestQueues(t *testing.T) {
 	require.Len(t, stop(), 50)
 	var rs []srd.Request
 	for i := range 10 {
-		rs = append(rs, srd.Request{ID: uint64(i), Context: a.Context(b.Addr(), srd.Ordered), Data: [][]byte{pattern(i, 64)}})
+		rs = append(rs, srd.Request{ID: uint64(i), Context: a.Destination(b.Addr(), srd.Ordered), Data: [][]byte{pattern(i, 64)}})
 	}
 	n, err := ordered.Post(rs...)
 	require.ErrorIs(t, err, srd.ErrQueueFull)
@@ -441,7 +441,7 @@ func TestQueues(t *testing.T) {
 		}
 		got += n
 	}
-	_, err = other.Post(srd.Request{Context: b.Context(a.Addr(), srd.Ordered)})
+	_, err = other.Post(srd.Request{Context: b.Destination(a.Addr(), srd.Ordered)})
 	require.ErrorIs(t, err, verbs.ErrAttributes)
 }
 
@@ -497,7 +497,7 @@ func TestClosed(t *testing.T) {
 	conn := a.PacketConn(srd.Reliable)
 	for name, call := range map[string]func() error{
 		"Receive": receive, "Wait": wait, "Send": send,
-		"Context.Send": func() error { return a.Context(b.Addr(), srd.Ordered).Send(ctxOf(t)) },
+		"Context.Send": func() error { return a.Destination(b.Addr(), srd.Ordered).Send(ctxOf(t)) },
 		"NewQueue":     func() error { _, err := a.NewQueue(srd.QueueConfig{}); return err },
 		"Post":         func() error { _, err := q.Post(srd.Request{To: b.Addr()}); return err },
 	} {

@@ -70,12 +70,12 @@ func (p *PD) CreateAH(attr AHAttr) (*AH, error) {
 
 func (p *PD) createAH(op string, raw *cgo.AHAttr) (*AH, error) {
 	a := &AH{pd: p}
-	if err := a.life.Born("ah", life.Label("ah"), &p.life); err != nil {
+	if err := a.life.Attach("ah", life.Label("ah"), &p.life); err != nil {
 		return nil, err
 	}
 	ah, err := cgo.CreateAH(p.pd, raw)
 	if err != nil {
-		a.life.Stillborn("ah")
+		a.life.Detach("ah")
 		if isErrno(err, syscall.EINVAL) {
 			err = class(ErrAttributes, err)
 		}

@@ -37,7 +37,7 @@ func TestAnswerToAStranger(t *testing.T) {
 	defer func() { require.NoError(t, ah.Close()) }()
 	copy(server.MR.Bytes()[200:], "a server")
 	answer := server.Batch(t, 1)
-	answer.SendTo(8, verbs.Signaled, verbs.Dest{AH: ah, QPN: wc.SrcQP(), QKey: verbs.DefaultQKey}, server.MR.SGE(200, 8))
+	answer.SendTo(8, verbs.Signaled, verbs.Destination{AH: ah, QPN: wc.SrcQP(), QKey: verbs.DefaultQKey}, server.MR.SGE(200, 8))
 	server.Do(t, answer, 1)
 	got := client.Wait(t, 1)[0]
 	require.NoError(t, got.Err())

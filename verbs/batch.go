@@ -295,20 +295,20 @@ func (b *Batch) atomic(id uint64, op uint32, flags SendFlags, at Remote, compare
 	}
 }
 
-// Dest is where a datagram goes: a queue pair behind an address handle.
-type Dest struct {
+// Destination is where a datagram goes: a queue pair behind an address handle.
+type Destination struct {
 	AH   *AH
 	QPN  uint32
 	QKey uint32
 }
 
 // SendTo adds a UD SEND.
-func (b *Batch) SendTo(id uint64, flags SendFlags, to Dest, sges ...SGE) {
+func (b *Batch) SendTo(id uint64, flags SendFlags, to Destination, sges ...SGE) {
 	b.datagram(b.next(id, opSend, flags, Remote{}, sges), to)
 }
 
 // SendToImm adds a UD SEND with an immediate, given in host byte order.
-func (b *Batch) SendToImm(id uint64, flags SendFlags, imm uint32, to Dest, sges ...SGE) {
+func (b *Batch) SendToImm(id uint64, flags SendFlags, imm uint32, to Destination, sges ...SGE) {
 	w := b.next(id, opSendImm, flags, Remote{}, sges)
 	if w != nil {
 		w.ImmData = bigEndian32(imm)
@@ -316,7 +316,7 @@ func (b *Batch) SendToImm(id uint64, flags SendFlags, imm uint32, to Dest, sges 
 	b.datagram(w, to)
 }
 
-func (b *Batch) datagram(w *cgo.SendWR, to Dest) {
+func (b *Batch) datagram(w *cgo.SendWR, to Destination) {
 	switch {
 	case w == nil:
 		return

@@ -89,7 +89,7 @@ func TestBatchesFailOneByOne(t *testing.T) {
 		r.Recv(1, sge)
 		fine.Send(1, 0, sge)
 	}
-	wrong.SendTo(1, 0, verbs.Dest{}, sge)
+	wrong.SendTo(1, 0, verbs.Destination{}, sge)
 	var list verbs.Batches
 	list.Add(a)
 	list.AddRecv(r)
@@ -159,7 +159,7 @@ func TestBatchThatFailsIsEmpty(t *testing.T) {
 	require.NoError(t, err)
 	r, err := qp.NewRecvBatch(4)
 	require.NoError(t, err)
-	b.SendTo(1, 0, verbs.Dest{}, sge)
+	b.SendTo(1, 0, verbs.Destination{}, sge)
 	for range 5 {
 		r.Recv(1, sge)
 	}
@@ -233,7 +233,7 @@ func TestBatchesBesideClose(t *testing.T) {
 	require.NoError(t, err)
 	var list verbs.Batches
 	for i, ah := range []*verbs.AH{to.AH, gone, to.AH} {
-		batches[i].SendTo(uint64(i), verbs.Signaled, verbs.Dest{AH: ah, QPN: to.QPN, QKey: to.QKey}, a.MR.SGE(0, 8))
+		batches[i].SendTo(uint64(i), verbs.Signaled, verbs.Destination{AH: ah, QPN: to.QPN, QKey: to.QKey}, a.MR.SGE(0, 8))
 		list.Add(batches[i])
 	}
 	recv.Recv(9, a.MR.SGE(100, 100))
@@ -254,7 +254,7 @@ func TestBatchesBesideClose(t *testing.T) {
 		var list verbs.Batches
 		posting.Go(func() {
 			for {
-				send.SendTo(5, 0, verbs.Dest{AH: late, QPN: to.QPN, QKey: to.QKey}, a.MR.SGE(0, 8))
+				send.SendTo(5, 0, verbs.Destination{AH: late, QPN: to.QPN, QKey: to.QKey}, a.MR.SGE(0, 8))
 				list.Add(send)
 				switch err := list.Post(); {
 				case err == nil:

@@ -12,15 +12,15 @@ import (
 // other goroutines poll allocates.
 type Call struct {
 	// Then, if it is set, is called at the end.
-	Then Ender
+	Then CompletionHandler
 
 	ending
 	r   *Requester
 	err error // once over
 }
 
-// Ender is called at the end of a list, by the goroutine that polls.
-type Ender interface {
+// CompletionHandler is called at the end of a list, by the goroutine that polls.
+type CompletionHandler interface {
 	// Ended is called once for each list for which [Requester.Go] returned nil, before
 	// waiting goroutines are woken, and perhaps before Go returns. By then the memory is
 	// the program's again. The error is nil if all of the list was executed.
@@ -64,12 +64,12 @@ func (r *Requester) Go(ctx context.Context, c *Call, build func(*List)) error {
 
 var errUnderWay = errors.New("the call is under way")
 
-// Over reports whether the list is over, or was not posted.
-func (c *Call) Over() bool { return !c.flying.Load() }
+// Done reports whether the list is over, or was not posted.
+func (c *Call) Done() bool { return !c.flying.Load() }
 
 // Wait waits until the list is over and returns its error. If the context ends before
 // that, Wait returns the context's error as it is, the list stays under way and
-// [Call.Over] is false. Any number of goroutines may call Wait, repeatedly, after Go has
+// [Call.Done] is false. Any number of goroutines may call Wait, repeatedly, after Go has
 // returned. After an error of Go there is nothing to wait for, and Wait returns
 // [ErrState].
 func (c *Call) Wait(ctx context.Context) error {

@@ -45,7 +45,7 @@ func TestRequesterGo(t *testing.T) {
 		for i := range calls {
 			require.NoError(t, calls[i].Wait(ctx))
 			require.NoError(t, calls[i].Wait(ctx), "again")
-			require.True(t, calls[i].Over())
+			require.True(t, calls[i].Done())
 			require.EqualValues(t, 1, enders[i].times.Load())
 			require.NoError(t, enders[i].err)
 			require.EqualValues(t, i, verbs.Uint64(a.MR.Bytes(), 8*i))
@@ -102,7 +102,7 @@ func TestRequesterGoOutlivesContexts(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			require.Equal(t, context.DeadlineExceeded, c.Wait(ctx))
 			cancel()
-			require.False(t, c.Over())
+			require.False(t, c.Done())
 		}
 		time.Sleep(20 * time.Millisecond)
 		require.NoError(t, a.QP.Err(), "nothing lingers")
@@ -113,7 +113,7 @@ func TestRequesterGoOutlivesContexts(t *testing.T) {
 		}
 		b.Recv(t, 1, 64)
 		wg.Wait()
-		require.True(t, c.Over())
+		require.True(t, c.Done())
 		require.EqualValues(t, 1, e.times.Load())
 	})
 }
@@ -154,7 +154,7 @@ func TestRequesterEndsAbandonedCalls(t *testing.T) {
 				if name != "closed" { // else all of them are over
 					require.ErrorIs(t, calls[i].Wait(t.Context()), end.want)
 				}
-				require.True(t, calls[i].Over())
+				require.True(t, calls[i].Done())
 				require.EqualValues(t, 1, enders[i].times.Load())
 				require.ErrorIs(t, enders[i].err, end.want)
 			}
@@ -212,7 +212,7 @@ func callsOfMany(t *testing.T, cc verbs.CQConfig, cut bool) {
 				for range rng.IntN(3) {
 					others.Go(func() { _ = c.Wait(t.Context()) })
 				}
-				for !c.Over() && rng.IntN(3) > 0 {
+				for !c.Done() && rng.IntN(3) > 0 {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rng.IntN(300))*time.Microsecond)
 					_ = c.Wait(ctx)
 					cancel()

@@ -128,7 +128,7 @@ func TestRequesterGoWithoutASlot(t *testing.T) {
 						t.Error("Go hangs")
 					}
 					inTime(t, 5*time.Second, "Close", func() { require.NoError(t, r.Close()) })
-					require.True(t, stays.Over())
+					require.True(t, stays.Done())
 				})
 			})
 		})
@@ -237,7 +237,7 @@ func (w *comesAndGoes) step(added, posted *atomic.Int64) {
 		for range w.rng.IntN(3) {
 			others.Go(func() { _ = w.c.Wait(w.ctx) })
 		}
-		for w.rng.IntN(2) > 0 && !w.c.Over() {
+		for w.rng.IntN(2) > 0 && !w.c.Done() {
 			hasty, cancel := context.WithTimeout(w.ctx, time.Duration(w.rng.IntN(200))*time.Microsecond)
 			_ = w.c.Wait(hasty)
 			cancel()
@@ -286,7 +286,7 @@ func TestContextsEndTheirOwnWaits(t *testing.T) {
 		})
 	}
 	if inTime(t, 20*time.Second, "a wait under a context that ended", hasty.Wait) {
-		require.False(t, c.Over())
+		require.False(t, c.Done())
 		b.Recv(t, 1, 64)
 		inTime(t, 5*time.Second, "the wait", others.Wait)
 	}

@@ -22,7 +22,7 @@ type told struct {
 }
 
 func (o *told) Ended(err error) error {
-	if o.c.Over() {
+	if o.c.Done() {
 		o.t.Error("those who wait heard of the end first")
 	}
 	o.times++
@@ -59,11 +59,11 @@ func TestCallsAreTold(t *testing.T) {
 			if rng.IntN(3) == 0 {
 				status = WCRemoteAccess
 			}
-			require.False(t, c.Over())
+			require.False(t, c.Done())
 			rt.deliver([]WC{completion(id&^1, WCSuccess)})
 			require.Zero(t, o.times)
 			rt.deliver([]WC{completion(id, status), completion(id, status)})
-			require.True(t, c.Over())
+			require.True(t, c.Done())
 			require.Equal(t, 1, o.times)
 			require.EqualValues(t, slots, r.credits.Load())
 			require.Equal(t, []uint32{uint32(i)}, r.free)
@@ -95,7 +95,7 @@ func TestFlushedCallIsExplained(t *testing.T) {
 		c, done := &Call{}, make(chan error, 1)
 		c.Then = &told{t: t, c: c, say: func(err error) error { done <- err; return err }}
 		rt.deliver([]WC{completion(r.flyCall(1, c), WCFlushed)})
-		require.False(t, c.Over())
+		require.False(t, c.Done())
 		r.qp.die(cause)
 		err := <-done
 		require.ErrorIs(t, err, cause)
@@ -145,6 +145,6 @@ func TestAllWhoWaitForACallWake(t *testing.T) {
 
 func TestCallNotStarted(t *testing.T) {
 	var c Call
-	require.True(t, c.Over())
+	require.True(t, c.Done())
 	require.ErrorIs(t, c.Wait(t.Context()), ErrState)
 }

@@ -102,7 +102,7 @@ func closedArgs(t *testing.T, all map[string]any) []any {
 	return []any{
 		"10.77.0.2:7777", 8, null, gid.GID, make([]verbs.WC, 4), make([]verbs.WCEx, 4),
 		verbs.QPConfig{SendCQ: all["CQ"].(*verbs.CQ), GID: gid}, verbs.RC, verbs.StateError, verbs.AttrState, verbs.QPAttr{State: verbs.StateError},
-		verbs.Endpoint{Type: verbs.RC, MTU: verbs.MTU1024, GID: gid.GID}, verbs.Dest{AH: ah}, verbs.Target{AH: ah}, verbs.Window1,
+		verbs.Endpoint{Type: verbs.RC, MTU: verbs.MTU1024, GID: gid.GID}, verbs.Destination{AH: ah}, verbs.Target{AH: ah}, verbs.Window1,
 		&readers{}, verbs.Remote{Addr: 8}, verbs.SGE{Addr: 8, Length: 8}, all["MR"].(*verbs.MR).Region(),
 	}
 }

@@ -118,11 +118,11 @@ func (d *Device) CreateCQ(cfg CQConfig) (*CQ, error) {
 	case cfg.Spin > 0:
 		c.spin = uint32(cfg.Spin)
 	}
-	if err := c.life.Born("cq", life.Label("cq"), &d.life); err != nil {
+	if err := c.life.Attach("cq", life.Label("cq"), &d.life); err != nil {
 		return nil, err
 	}
 	if err := c.create(cfg); err != nil {
-		d.life.Release("cq")
+		d.life.RemoveChild("cq")
 		return nil, err
 	}
 	watchEvents(d.async, d.async.cqs, uint64(c.cq), c)
@@ -233,13 +233,13 @@ func (c *CQ) destroyChannel() error {
 // not an error.
 func (c *CQ) Close() error {
 	return c.life.Close("cq", c.wait.shut, func() error {
-		if !c.life.Ruined() {
+		if !c.life.Destroyed() {
 			async := c.dev.async
 			if err := unwatching(async, async.cqs, uint64(c.cq), func() error { return c.dev.destroyed(cgo.DestroyCQ(c.cq)) }); err != nil {
 				return err
 			}
 			cgo.FreePollPath(c.path)
-			c.life.Ruin()
+			c.life.MarkDestroyed()
 		}
 		return c.destroyChannel()
 	})

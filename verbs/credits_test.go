@@ -511,7 +511,7 @@ func TestInlineTooLong(t *testing.T) {
 		"beyond 32 bits":   func(b *Batch) { b.Send(1, Inline, SGE{Length: maxSGELength}, SGE{Length: maxSGELength}) },
 		"READ":             func(b *Batch) { b.Read(1, Inline, wordAt, wordSGE) },
 		"FETCH_ADD":        func(b *Batch) { b.FetchAdd(1, Inline, wordAt, 1, wordSGE) },
-		"with a datagram":  func(b *Batch) { b.SendTo(1, Inline, Dest{}, long) },
+		"with a datagram":  func(b *Batch) { b.SendTo(1, Inline, Destination{}, long) },
 		"with an old key":  func(b *Batch) { b.SendInvalidate(1, Inline, 3, long) },
 		"with a immediate": func(b *Batch) { b.WriteImm(1, Inline, 3, wordAt, half, half) },
 	} {

@@ -30,12 +30,12 @@ func (d *Device) AllocDeviceMemory(size, align int) (*DeviceMemory, error) {
 		return nil, opError(op, d.name, ErrAttributes, "size ", size, ", alignment ", align)
 	}
 	m := &DeviceMemory{dev: d, size: size}
-	if err := m.life.Born("device memory", life.Label("device memory"), &d.life); err != nil {
+	if err := m.life.Attach("device memory", life.Label("device memory"), &d.life); err != nil {
 		return nil, err
 	}
 	var err error
 	if m.dm, err = cgo.AllocDM(d.ctx, size, max(0, bits.Len(uint(align))-1)); err != nil {
-		m.life.Stillborn("device memory")
+		m.life.Detach("device memory")
 		if isErrno(err, syscall.EINVAL) {
 			err = class(ErrAttributes, err)
 		}
@@ -108,11 +108,11 @@ func (p *PD) RegisterDeviceMemory(m *DeviceMemory, off, length int, cfg MRConfig
 		return nil, err
 	}
 	r := &MR{pd: p, size: length, access: access, unmap: func() error { return nil }}
-	if err := r.life.Born("mr", life.Label("mr"), &p.life, &m.life); err != nil {
+	if err := r.life.Attach("mr", life.Label("mr"), &p.life, &m.life); err != nil {
 		return nil, err
 	}
 	if r.mr, r.lkey, r.rkey, err = cgo.RegDM(p.pd, m.dm, uint64(off), length, uint32(access)); err != nil {
-		r.life.Stillborn("mr")
+		r.life.Detach("mr")
 		return refuse(unsupported(err), fmt.Sprintf("%d bytes at offset %d of %s", length, off, m.life.Label))
 	}
 	return r, nil
@@ -123,12 +123,12 @@ func (p *PD) RegisterDeviceMemory(m *DeviceMemory, off, length int, cfg MRConfig
 // 0. It has no [MR.Bytes], and no key for peers.
 func (p *PD) AllocNullMR() (*MR, error) {
 	m := &MR{pd: p, size: math.MaxInt, access: LocalWrite, unmap: func() error { return nil }}
-	if err := m.life.Born("mr", life.Label("mr"), &p.life); err != nil {
+	if err := m.life.Attach("mr", life.Label("mr"), &p.life); err != nil {
 		return nil, err
 	}
 	var err error
 	if m.mr, m.lkey, err = cgo.AllocNullMR(p.pd); err != nil {
-		m.life.Stillborn("mr")
+		m.life.Detach("mr")
 		return nil, opError("allocate null mr in", p.life.Label, unsupported(err))
 	}
 	return m, nil

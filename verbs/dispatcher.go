@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 )
 
-// Engine is a protocol's own code. It posts requests to many queue pairs, or to queue
+// Handler is a protocol's own code. It posts requests to many queue pairs, or to queue
 // pairs that it resets and reconnects, and wants their completions by tag. Programs that
 // share one queue pair should use a [Requester] or a [Receiver].
-type Engine interface {
+type Handler interface {
 	// Completed takes the completion of the request that was posted under [Dispatcher.ID]
 	// of that tag. The polling goroutine calls it, for one completion at a time, in the
 	// order of the queue; the completion is valid until Completed returns. All other
@@ -31,7 +31,7 @@ type Engine interface {
 //	b, err := d.NewBatch(qp, 16)
 //	b.Read(d.ID(tag), verbs.Signaled, remote, sge)
 //	n, found, err := d.PostPoll(b, 0)
-//	found.Deliver() // engine.Completed(tag, wc), perhaps
+//	found.Dispatch() // engine.Completed(tag, wc), perhaps
 //	err = d.Wait(ctx, &waiter) // until the engine says waiter.Wake()
 //
 // While a queue is dispatched, polling it directly is refused with [ErrInUse]. So is
@@ -42,7 +42,7 @@ type Engine interface {
 // that make something, and a wait with a new [Waiter] while others poll.
 type Dispatcher struct {
 	rt     *router
-	engine Engine
+	engine Handler
 	index  uint64
 	depth  int
 
@@ -59,7 +59,7 @@ const MaxTag = 1<<48 - 1
 //
 // Requests that were posted in another way should have completed before: their completions
 // are dropped. Numbers below 1<<48 are never taken for those of an engine.
-func (c *CQ) Dispatch(e Engine, depth int) (*Dispatcher, error) {
+func (c *CQ) Dispatch(e Handler, depth int) (*Dispatcher, error) {
 	const op = "dispatch completions of"
 	if err := c.life.Open(op); err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (c *CQ) Dispatch(e Engine, depth int) (*Dispatcher, error) {
 	case c.solicited:
 		return nil, opError(op, c.life.Label, ErrAttributes, "its completions do not wake: it is SolicitedOnly")
 	}
-	if err := c.life.Adopt("dispatcher"); err != nil {
+	if err := c.life.AddChild("dispatcher"); err != nil {
 		return nil, err
 	}
 	d := &Dispatcher{engine: e, depth: depth}
@@ -80,7 +80,7 @@ func (c *CQ) Dispatch(e Engine, depth int) (*Dispatcher, error) {
 		d.rt, d.index = rt, at
 		return d
 	}); err != nil {
-		c.life.Release("dispatcher")
+		c.life.RemoveChild("dispatcher")
 		return nil, err
 	}
 	return d, nil
@@ -149,16 +149,16 @@ func (d *Dispatcher) mayPost(op string, cq *CQ) error {
 	return d.open(op)
 }
 
-// Found is what [Dispatcher.PostPoll] has found. The zero value means nothing.
-type Found struct {
+// Polled is what [Dispatcher.PostPoll] has found. The zero value means nothing.
+type Polled struct {
 	rt  *router
 	n   int
 	err error // of the queue
 }
 
-// Deliver delivers the completions, the engine's and others', and returns how many there
+// Dispatch delivers the completions, the engine's and others', and returns how many there
 // are. It must be called once, and soon: until then no other goroutine can poll.
-func (f Found) Deliver() int {
+func (f Polled) Dispatch() int {
 	if f.rt == nil {
 		return 0
 	}
@@ -172,15 +172,15 @@ func (f Found) Deliver() int {
 // PostPoll posts a batch of the dispatcher's and, unless another goroutine is polling,
 // polls in the same crossing into C, up to spins times again while there are no
 // completions. An engine that posts under a lock which Completed also takes must release it
-// before [Found.Deliver]. posted and err are [Batch.Post]'s, or say why the queue can no
+// before [Polled.Dispatch]. posted and err are [Batch.Post]'s, or say why the queue can no
 // longer be polled ([ErrOverrun], with all posted). Deliver must be called in any case. A
 // batch of another dispatcher is refused with [ErrAttributes] and stays as it is.
-func (d *Dispatcher) PostPoll(b *Batch, spins int) (posted int, found Found, err error) {
+func (d *Dispatcher) PostPoll(b *Batch, spins int) (posted int, found Polled, err error) {
 	if b == nil || b.by != d { // another's batch stays as it is
-		return 0, Found{}, errors.Join(d.open("post by"), opError("post", "batch", ErrAttributes, "it is not the dispatcher's"))
+		return 0, Polled{}, errors.Join(d.open("post by"), opError("post", "batch", ErrAttributes, "it is not the dispatcher's"))
 	}
 	if err := d.open("post by"); err != nil {
-		return 0, Found{}, b.ended(err)
+		return 0, Polled{}, b.ended(err)
 	}
 	if rt := d.rt; rt.try() {
 		found.rt = rt
@@ -192,7 +192,7 @@ func (d *Dispatcher) PostPoll(b *Batch, spins int) (posted int, found Found, err
 		return posted, found, err
 	}
 	posted, err = b.Post()
-	return posted, Found{}, err
+	return posted, Polled{}, err
 }
 
 // Poll looks for completions, up to spins times again while there are none, and delivers
@@ -281,14 +281,14 @@ func (d *Dispatcher) close() {
 	rt := d.rt
 	d.drain()
 	rt.cq.unroute(d.index, d.depth, false)
-	rt.cq.life.Release("dispatcher")
+	rt.cq.life.RemoveChild("dispatcher")
 }
 
 // drain delivers what is in the queue, and ends the dispatching with the poll lock.
 func (d *Dispatcher) drain() {
 	d.rt.hold()
 	defer d.rt.turn.Release()
-	d.rt.glanceAll()
+	d.rt.pollAll()
 	d.closed.Store(true)
 }
 
@@ -328,11 +328,11 @@ func (w *Waiter) Reset() {
 // Woken reports whether the wait is over.
 func (w *Waiter) Woken() bool { return w.woken.Load() }
 
-// Wake ends the wait, now or when it begins. It is for [Engine.Completed], and never
+// Wake ends the wait, now or when it begins. It is for [Handler.Completed], and never
 // blocks. Elsewhere use [Dispatcher.Wake].
 func (w *Waiter) Wake() {
 	w.woken.Store(true)
-	w.rouse()
+	w.wake()
 }
 
 // listen waits for the poll lock, to be woken or for the context's end, and reports

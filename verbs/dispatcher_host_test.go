@@ -115,8 +115,8 @@ func TestPostPollInTwoSteps(t *testing.T) {
 	posted, second, err := d.PostPoll(b, 0)
 	require.NoError(t, err)
 	require.Equal(t, 1, posted)
-	require.Zero(t, second.Deliver())
-	require.Equal(t, 1, found.Deliver())
+	require.Zero(t, second.Dispatch())
+	require.Equal(t, 1, found.Dispatch())
 	require.Equal(t, []uint64{1}, e.taken())
 	require.True(t, d.rt.turn.Try())
 	n, err := d.Poll(0)
@@ -130,7 +130,7 @@ func TestPostPollInTwoSteps(t *testing.T) {
 	require.ErrorIs(t, err, ErrOverrun)
 	require.Equal(t, 1, posted)
 	require.Zero(t, e.losses())
-	found.Deliver()
+	found.Dispatch()
 	require.Equal(t, 1, e.losses())
 	_, err = d.Poll(0)
 	require.ErrorIs(t, err, ErrOverrun)
@@ -147,7 +147,7 @@ func TestPostPollInTwoSteps(t *testing.T) {
 	posted, found, err = d.PostPoll(b, 0)
 	require.ErrorIs(t, err, ErrClosed)
 	require.Zero(t, posted)
-	require.Zero(t, found.Deliver())
+	require.Zero(t, found.Dispatch())
 	require.Zero(t, b.Len())
 }
 
@@ -216,7 +216,7 @@ func TestListeners(t *testing.T) {
 	rt := bareRouter(1, 1)
 	e := &ending{}
 	e.token = make(chan struct{}, 1)
-	e.rouse()
+	e.wake()
 	require.Empty(t, e.token, "nobody listens")
 	require.False(t, e.listen(t.Context(), rt), "it is over")
 	require.True(t, rt.turn.Try(), "who need not wait takes no turn")

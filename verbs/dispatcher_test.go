@@ -80,7 +80,7 @@ func (e *readers) read(ctx context.Context, i, from, spins int) error {
 	e.batch.Read(e.d.ID(s.use<<8|uint64(i)), verbs.Signaled, verbs.Remote{Addr: e.b.MR.Region().Addr + uint64(8*from), RKey: e.b.MR.Region().RKey}, e.a.MR.SGE(8*i, 8))
 	_, found, err := e.d.PostPoll(e.batch, spins)
 	e.mu.Unlock()
-	found.Deliver()
+	found.Dispatch()
 	if err != nil {
 		return err
 	}
@@ -167,12 +167,12 @@ func TestDispatcherRefuses(t *testing.T) {
 	past.Read(1, verbs.Signaled, b.MR.Region().At(0), a.MR.SGE(0, 8))
 	_, found, err := e.d.PostPoll(past, 0)
 	require.ErrorIs(t, err, verbs.ErrAttributes)
-	require.Zero(t, found.Deliver())
+	require.Zero(t, found.Dispatch())
 	require.Equal(t, 1, past.Len(), "it stays as it is")
 	past.Reset()
 	_, found, err = e.d.PostPoll(nil, 0)
 	require.ErrorIs(t, err, verbs.ErrAttributes)
-	require.Zero(t, found.Deliver())
+	require.Zero(t, found.Dispatch())
 	_, err = e.d.NewBatch(b.QP, 1)
 	require.ErrorIs(t, err, verbs.ErrAttributes, "it completes elsewhere")
 	require.ErrorIs(t, a.CQ.Close(), verbs.ErrInUse)
@@ -309,7 +309,7 @@ func TestDispatcherBrokenQueue(t *testing.T) {
 			require.ErrorIs(t, <-e.lost, verbs.ErrOverrun)
 			batch.Write(e.d.ID(0), verbs.Signaled, b.MR.Region().At(0), a.MR.SGE(0, 8))
 			_, found, _ := e.d.PostPoll(batch, 0)
-			found.Deliver()
+			found.Dispatch()
 		})
 	}
 }

@@ -53,8 +53,8 @@
 // polls it first. So goroutines that share a queue pair need a [Requester] and a [Receiver],
 // which give each its own completions; protocols with many queue pairs need a [Dispatcher].
 //
-// Functions of the program ([Ender.Ended], [ReceiverConfig.Arrived], the methods of an
-// [Engine], functions that fill a [List], [LinkConfig.Setup], [LinkConfig.Greet], functions
+// Functions of the program ([CompletionHandler.Ended], [ReceiverConfig.Arrived], the methods of an
+// [Handler], functions that fill a [List], [LinkConfig.Setup], [LinkConfig.Greet], functions
 // that serve links) may panic or call [runtime.Goexit]. The package first releases what it
 // holds, so other goroutines go on, and Close works. Then the panic or Goexit goes on in the
 // goroutine that called the function, perhaps one that waits for something else. If Ended

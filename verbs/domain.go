@@ -17,12 +17,12 @@ type TD struct {
 // [ErrUnsupported].
 func (d *Device) AllocTD() (*TD, error) {
 	t := &TD{dev: d}
-	if err := t.life.Born("td", life.Label("td"), &d.life); err != nil {
+	if err := t.life.Attach("td", life.Label("td"), &d.life); err != nil {
 		return nil, err
 	}
 	var err error
 	if t.td, err = cgo.AllocTD(d.ctx); err != nil {
-		d.life.Release("td")
+		d.life.RemoveChild("td")
 		return nil, opError("allocate thread domain on", d.name, unsupported(err))
 	}
 	return t, nil
@@ -44,12 +44,12 @@ func (p *PD) ParentDomain(td *TD) (*PD, error) {
 	if td != nil {
 		parents, raw = append(parents, &td.life), td.td
 	}
-	if err := q.life.Born("pd", life.Label("parent domain"), parents...); err != nil {
+	if err := q.life.Attach("pd", life.Label("parent domain"), parents...); err != nil {
 		return nil, err
 	}
 	var err error
 	if q.pd, err = cgo.AllocParentDomain(p.dev.ctx, p.pd, raw); err != nil {
-		q.life.Stillborn("pd")
+		q.life.Detach("pd")
 		return nil, opError("allocate parent domain on", p.dev.name, unsupported(err))
 	}
 	return q, nil

@@ -193,7 +193,7 @@ func (d *drainer) addMark(b *Batch) {
 	case d.ah == nil:
 		b.Send(drainID, Signaled)
 	case d.q.typ == UD:
-		b.SendTo(drainID, Signaled, Dest{AH: d.ah, QPN: d.q.num, QKey: d.q.qkey.Load()})
+		b.SendTo(drainID, Signaled, Destination{AH: d.ah, QPN: d.q.num, QKey: d.q.qkey.Load()})
 	default:
 		b.SetTarget(Target{AH: d.ah, QPN: d.q.num, QKey: d.q.qkey.Load()})
 		b.Send(drainID, Signaled)

@@ -33,7 +33,7 @@ func abnormal(t *testing.T, what string, f func()) {
 	require.False(t, returned, "%s: the panic or Goexit goes on", what)
 }
 
-// endedFunc is an [Ender].
+// endedFunc is an [CompletionHandler].
 type endedFunc func(error) error
 
 func (f endedFunc) Ended(err error) error { return f(err) }
@@ -93,7 +93,7 @@ func TestWaitBesideEndedThatDoesNotReturn(t *testing.T) {
 					defer close(done)
 					abnormal(t, name, func() { begin(r) })
 				}()
-				require.Eventually(t, hostile.Over, 5*time.Second, time.Millisecond)
+				require.Eventually(t, hostile.Done, 5*time.Second, time.Millisecond)
 				ids := r.underWay()
 				require.Len(t, ids, 1, "the call still waits for its own")
 				standin.Complete(q.Num(), ids[0], uint32(WCSuccess))
@@ -125,7 +125,7 @@ func TestLeftBesideEndedThatDoesNotReturn(t *testing.T) {
 			standin.Complete(q.Num(), id, uint32(WCSuccess))
 		}
 	}
-	require.Eventually(t, hostile.Over, 5*time.Second, time.Millisecond)
+	require.Eventually(t, hostile.Done, 5*time.Second, time.Millisecond)
 	standin.Complete(q.Num(), own[0], uint32(WCSuccess))
 	within(t, 10*time.Second, "the READ", func() { <-e.Done() })
 	require.NoError(t, e.Err())
@@ -155,7 +155,7 @@ func TestAllAreToldOfTheEnd(t *testing.T) {
 				abnormal(t, name, func() { down(r) })
 				require.Equal(t, len(calls), told)
 				for i := range calls {
-					require.True(t, calls[i].Over())
+					require.True(t, calls[i].Done())
 				}
 				require.Equal(t, StateReset, q.State())
 				closes(t, r)
@@ -228,7 +228,7 @@ func TestCompletedDoesNotReturn(t *testing.T) {
 				b.Write(d.ID(9), 0, wordAt, wordSGE)
 				_, found, err := d.PostPoll(b, 0)
 				require.NoError(t, err)
-				found.Deliver()
+				found.Dispatch()
 			},
 		} {
 			e.tags, other.tags = nil, nil

@@ -79,11 +79,11 @@ func (q *QP) CreateFlow(r FlowRule) (*Flow, error) {
 	}
 	a.Port = q.gid.Port
 	f := &Flow{dev: q.pd.dev}
-	if err := f.life.Born("flow", life.Label("flow"), &q.life); err != nil {
+	if err := f.life.Attach("flow", life.Label("flow"), &q.life); err != nil {
 		return nil, err
 	}
 	if f.flow, err = cgo.CreateFlow(q.qp, &a); err != nil {
-		f.life.Stillborn("flow")
+		f.life.Detach("flow")
 		detail := "the device steers no flows"
 		switch {
 		case isErrno(err, syscall.EINVAL):

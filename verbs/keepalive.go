@@ -258,7 +258,7 @@ func (c *CQ) look() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.stash.Store(s)
-	c.life.Quiet() // polls that began before
+	c.life.WaitIdle() // polls that began before
 	if c.life.Enter() {
 		n, err := cgo.PollCQ(c.cq, c.path, rawWCs(s.all[:]), 0)
 		c.life.Exit()

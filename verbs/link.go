@@ -76,7 +76,7 @@ type Link struct {
 	cq   *CQ // its own, or nil
 	qp   *QP
 	peer atomic.Pointer[Endpoint] // once it is known
-	to   Dest
+	to   Destination
 
 	closing sync.Mutex // a second Close waits for the first
 
@@ -139,8 +139,8 @@ func (l *Link) Peer() Endpoint {
 	return Endpoint{}
 }
 
-// Dest is the way to the peer for datagrams, on a UD link.
-func (l *Link) Dest() Dest { return l.to }
+// Destination is the way to the peer for datagrams, on a UD link.
+func (l *Link) Destination() Destination { return l.to }
 
 // AllocMR registers memory, as [PD.AllocMR] does, that closes with the link.
 func (l *Link) AllocMR(size int, cfg MRConfig) (*MR, error) {
@@ -184,10 +184,10 @@ func (l *Link) Requester() (*Requester, error) {
 // link.
 func (l *Link) Receiver() *Receiver { return l.receiver }
 
-// Own makes something of the program's close with the link, before everything that was
+// AddCloser makes something of the program's close with the link, before everything that was
 // made for the link earlier. So what [LinkConfig.Setup] makes is freed whatever becomes
 // of the link. After Close, Own closes it at once and returns [ErrClosed].
-func (l *Link) Own(c io.Closer) error {
+func (l *Link) AddCloser(c io.Closer) error {
 	if c == nil {
 		c = nothing{}
 	}

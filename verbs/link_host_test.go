@@ -231,7 +231,7 @@ func TestLinkReceivesApart(t *testing.T) {
 		t.Helper()
 		var call Call
 		require.NoError(t, r.Go(t.Context(), &call, func(l *List) { l.Send(mr.SGE(0, 8)) }))
-		require.False(t, call.Over())
+		require.False(t, call.Done())
 		return &call
 	}
 	first := begin()
@@ -239,16 +239,16 @@ func TestLinkReceivesApart(t *testing.T) {
 	_, ok, err := l.Receiver().TryReceive(make([]byte, 16))
 	require.NoError(t, err)
 	require.False(t, ok)
-	require.False(t, first.Over(), "nobody has polled")
+	require.False(t, first.Done(), "nobody has polled")
 	r.Poll()
-	require.True(t, first.Over())
+	require.True(t, first.Done())
 
 	second := begin()
 	standin.Complete(q.Num(), r.underWay()[0], uint32(WCRetryExceeded))
 	l.Receiver().flushed.Store(true)
 	_, _, err = l.Receiver().TryReceive(make([]byte, 16))
 	require.ErrorIs(t, err, WCRetryExceeded)
-	require.True(t, second.Over())
+	require.True(t, second.Done())
 	require.NotSame(t, q.recvCQ, c)
 	apart := q.recvCQ
 	l.Receiver().posted.Store(0) // the stand-in flushes nothing

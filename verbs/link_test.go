@@ -125,7 +125,7 @@ func TestLinkOfDatagrams(t *testing.T) {
 	r, err := ls[0].Requester()
 	require.NoError(t, err)
 	copy(mrs[0].Bytes(), "a datagram")
-	require.NoError(t, r.Do(t.Context(), func(l *verbs.List) { l.SendTo(ls[0].Dest(), mrs[0].SGE(0, 10)) }))
+	require.NoError(t, r.Do(t.Context(), func(l *verbs.List) { l.SendTo(ls[0].Destination(), mrs[0].SGE(0, 10)) }))
 	var wcs [1]verbs.WC
 	_, err = ls[1].CQ().Wait(t.Context(), wcs[:])
 	require.NoError(t, err)
@@ -190,9 +190,9 @@ func TestLinkOwnsWhatSetupMakes(t *testing.T) {
 	var closed []int
 	owning := func(err error) verbs.LinkConfig {
 		return verbs.LinkConfig{Setup: func(l *verbs.Link) (verbs.Offer, error) {
-			require.NoError(t, l.Own(nil))
+			require.NoError(t, l.AddCloser(nil))
 			for i := range 2 {
-				require.NoError(t, l.Own(closer(func() error {
+				require.NoError(t, l.AddCloser(closer(func() error {
 					closed = append(closed, i)
 					return nil
 				})))
@@ -206,9 +206,9 @@ func TestLinkOwnsWhatSetupMakes(t *testing.T) {
 	require.NoError(t, ls[0].Close())
 	require.Equal(t, []int{1, 0}, closed)
 	late := 0
-	require.ErrorIs(t, ls[0].Own(closer(func() error { late++; return nil })), verbs.ErrClosed)
+	require.ErrorIs(t, ls[0].AddCloser(closer(func() error { late++; return nil })), verbs.ErrClosed)
 	require.Equal(t, 1, late)
-	require.ErrorIs(t, ls[0].Own(nil), verbs.ErrClosed)
+	require.ErrorIs(t, ls[0].AddCloser(nil), verbs.ErrClosed)
 
 	closed = nil
 	_, errs = links(t, ctx, tcpPair(t, p), [2]verbs.LinkConfig{owning(io.ErrNoProgress), {}})

@@ -247,7 +247,7 @@ func TestLinkPartsDoNotReturn(t *testing.T) {
 		}
 		require.Zero(t, p.life.Children("qp"))
 
-		cfg.Setup = func(l *Link) (Offer, error) { return Offer{}, l.Own(endingCloser(end)) }
+		cfg.Setup = func(l *Link) (Offer, error) { return Offer{}, l.AddCloser(endingCloser(end)) }
 		link, _, err := PrepareLink(d, standinGID, cfg)
 		require.NoError(t, err)
 		abnormal(t, "Close", func() { link.Close() })

@@ -209,7 +209,7 @@ func (l *Link) join(cfg ConnectConfig) error {
 		return err
 	}
 	l.own(ah)
-	l.to = Dest{AH: ah, QPN: peer.QPN, QKey: peer.QKey}
+	l.to = Destination{AH: ah, QPN: peer.QPN, QKey: peer.QKey}
 	return nil
 }
 

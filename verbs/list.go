@@ -40,10 +40,10 @@ func (l *List) SendInline(data []byte) { l.b.SendInline(0, l.Flags, data) }
 func (l *List) SendImm(imm uint32, data ...SGE) { l.b.SendImm(0, l.Flags, imm, data...) }
 
 // SendTo adds a datagram, as [Batch.SendTo] does.
-func (l *List) SendTo(to Dest, data ...SGE) { l.b.SendTo(0, l.Flags, to, data...) }
+func (l *List) SendTo(to Destination, data ...SGE) { l.b.SendTo(0, l.Flags, to, data...) }
 
 // SendToImm adds a datagram with an immediate, as [Batch.SendToImm] does.
-func (l *List) SendToImm(imm uint32, to Dest, data ...SGE) {
+func (l *List) SendToImm(imm uint32, to Destination, data ...SGE) {
 	l.b.SendToImm(0, l.Flags, imm, to, data...)
 }
 

@@ -13,8 +13,8 @@ type listeners struct {
 	token chan struct{} // one, made before the first listener; has a token when a listener is to look
 }
 
-// rouse wakes one listener, if there is any. It never blocks.
-func (l *listeners) rouse() {
+// wake wakes one listener, if there is any. It never blocks.
+func (l *listeners) wake() {
 	if l.count.Load() > 0 {
 		select {
 		case l.token <- struct{}{}:
@@ -30,7 +30,7 @@ func (l *listeners) listen(ctx context.Context, rt *router, state *atomic.Bool, 
 	l.count.Add(1)
 	turn := state.Load() != value && rt.turn.Take(l.token, ctx.Done())
 	if l.count.Add(-1) > 0 && state.Load() == value {
-		l.rouse() // the next one
+		l.wake() // the next one
 	}
 	return turn
 }
@@ -43,7 +43,7 @@ type ending struct {
 
 func (e *ending) end() {
 	e.flying.Store(false)
-	e.rouse()
+	e.wake()
 }
 
 func (e *ending) listen(ctx context.Context, rt *router) bool {

@@ -24,7 +24,7 @@ func (p *PD) RegisterDMABuf(f *os.File, offset uint64, length int, cfg MRConfig)
 		return nil, err
 	}
 	m := &MR{size: length, addr: cmp.Or(cfg.Addr, dmabufAddr(offset)), access: access, unmap: func() error { return nil }, pd: p}
-	if err := m.life.Born("mr", life.Label("mr"), &p.life); err != nil {
+	if err := m.life.Attach("mr", life.Label("mr"), &p.life); err != nil {
 		return nil, err
 	}
 	conn, err := f.SyscallConn()
@@ -37,7 +37,7 @@ func (p *PD) RegisterDMABuf(f *os.File, offset uint64, length int, cfg MRConfig)
 		}
 	}
 	if err != nil {
-		p.life.Release("mr")
+		p.life.RemoveChild("mr")
 		return nil, opError("register dmabuf in", p.life.Label, unsupported(err), fmt.Sprintf("%d bytes of %s", length, f.Name()))
 	}
 	return m, nil
@@ -58,11 +58,11 @@ func (p *PD) RegisterAddressSpace(cfg MRConfig) (*MR, error) {
 		return nil, err
 	}
 	m := &MR{size: math.MaxInt, access: access | OnDemand, unmap: func() error { return nil }, pd: p}
-	if err := m.life.Born("mr", life.Label("mr"), &p.life); err != nil {
+	if err := m.life.Attach("mr", life.Label("mr"), &p.life); err != nil {
 		return nil, err
 	}
 	if m.mr, m.lkey, m.rkey, err = cgo.RegMR(p.pd, 0, -1, 0, uint32(m.access)); err != nil {
-		p.life.Release("mr")
+		p.life.RemoveChild("mr")
 		if p.dev.lacks(OnDemand) != "" {
 			err = class(ErrUnsupported, err)
 		}
@@ -108,12 +108,12 @@ func (m *MR) MoveTo(p *PD) error {
 		return opError("move", m.life.Label, ErrAttributes, "to a protection domain of another device")
 	}
 	return m.life.With("move", func() error { // Close must not give back to the old parent meanwhile
-		if err := p.life.Adopt("mr"); err != nil {
+		if err := p.life.AddChild("mr"); err != nil {
 			return err
 		}
 		// Rights go with a change of rights alone, or libibverbs refuses them.
 		if err := m.reregister(changePD, p, 0); err != nil {
-			p.life.Release("mr")
+			p.life.RemoveChild("mr")
 			return err
 		}
 		m.life.Moved("mr", &p.life, func() { m.pd = p })

@@ -169,12 +169,12 @@ func (p *PD) register(buf []byte, cfg MRConfig, unmap func() error) (*MR, error)
 	if m.addr%smallestPage != own%smallestPage || m.addr+uint64(len(buf)) < m.addr {
 		return nil, opError(op, p.life.Label, ErrAttributes, fmt.Sprintf("address %#x for memory at %#x", m.addr, own))
 	}
-	if err := m.life.Born("mr", life.Label("mr"), &p.life); err != nil {
+	if err := m.life.Attach("mr", life.Label("mr"), &p.life); err != nil {
 		return nil, err
 	}
 	mr, lkey, rkey, err := cgo.RegMR(p.pd, uintptr(own), len(buf), m.addr, uint32(access))
 	if err != nil {
-		p.life.Release("mr")
+		p.life.RemoveChild("mr")
 		if !isErrno(err, syscall.ENOMEM) {
 			if missing := p.dev.lacks(access); missing != "" {
 				return nil, opError(op, p.life.Label, class(ErrUnsupported, err), "the device has no ", missing)

@@ -17,12 +17,12 @@ type PD struct {
 // AllocPD allocates a protection domain.
 func (d *Device) AllocPD() (*PD, error) {
 	p := &PD{dev: d}
-	if err := p.life.Born("pd", life.Label("pd"), &d.life); err != nil {
+	if err := p.life.Attach("pd", life.Label("pd"), &d.life); err != nil {
 		return nil, err
 	}
 	pd, err := cgo.AllocPD(d.ctx)
 	if err != nil {
-		d.life.Release("pd")
+		d.life.RemoveChild("pd")
 		return nil, opError("allocate pd on", d.name, err)
 	}
 	p.pd = pd

@@ -150,14 +150,14 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 			return nil, err
 		}
 	}
-	if err := q.life.Born("qp", "new qp", parents...); err != nil {
+	if err := q.life.Attach("qp", "new qp", parents...); err != nil {
 		q.unshare()
 		return nil, err
 	}
 	undo := func() {
 		q.freeKeepAlive()
 		q.unshare()
-		q.life.Stillborn("qp")
+		q.life.Detach("qp")
 	}
 	err = q.prepareKeepAlive(cfg.KeepAlive)
 	var init cgo.QPInit

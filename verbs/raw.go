@@ -66,11 +66,11 @@ func AdoptDevice(name string, ctx cgo.Context, cfg DeviceConfig, owner DeviceOwn
 	return d, d.close, nil
 }
 
-// ModifyBy changes the state of a queue pair by a call into C that other code makes, such
+// ModifyRaw changes the state of a queue pair by a call into C that other code makes, such
 // as librdmacm's; no other change is under way meanwhile. The call returns which
 // attributes it set and the resulting state of the queue pair, or, with an error, the
 // attributes that were refused. It must not go to [StateReset].
-func (q *QP) ModifyBy(op string, call func(cgo.QP, *cgo.QPAttr) (mask, state uint32, err error)) error {
+func (q *QP) ModifyRaw(op string, call func(cgo.QP, *cgo.QPAttr) (mask, state uint32, err error)) error {
 	q.modify.Lock()
 	defer q.modify.Unlock()
 	return q.life.With(op, func() error {

@@ -142,16 +142,16 @@ func NewReceiver(qp *QP, cfg ReceiverConfig) (*Receiver, error) {
 	case cfg.Depth < 0 || cfg.Depth > qp.MaxRecvWR() || cfg.Depth > mostSlots:
 		return refuse("Depth ", cfg.Depth, "; the queue holds ", qp.MaxRecvWR())
 	}
-	if err := qp.life.Adopt("receiver"); err != nil {
+	if err := qp.life.AddChild("receiver"); err != nil {
 		return nil, err
 	}
 	if err := qp.stands(op); err != nil { // what is posted now may never be flushed
-		qp.life.Release("receiver")
+		qp.life.RemoveChild("receiver")
 		return nil, err
 	}
 	r, err := newReceiver(qp, cfg)
 	if err != nil {
-		qp.life.Release("receiver")
+		qp.life.RemoveChild("receiver")
 		return nil, err
 	}
 	return r, nil
@@ -242,7 +242,7 @@ func (r *Receiver) takeDown(cause error) {
 }
 
 func (r *Receiver) takeDownIn(life uint32) {
-	defer func() { go r.rouse() }()
+	defer func() { go r.notify() }()
 	err := r.router.reclaim(r.qp, life, r.busy)
 	if err != nil && !errors.Is(err, errRevived) { // the device is gone
 		r.posting.Lock()
@@ -260,7 +260,7 @@ func (r *Receiver) cut() {
 	rt.hold()
 	defer rt.turn.Release()
 	finish(func() {
-		drained := rt.glanceAll()
+		drained := rt.pollAll()
 		for i := range r.slots {
 			if s := &r.slots[i]; s.flying.Swap(false) {
 				r.cutOff = r.cutOff || !drained
@@ -268,7 +268,7 @@ func (r *Receiver) cut() {
 			}
 		}
 		r.reset.Store(true)
-		go r.rouse()
+		go r.notify()
 	})
 }
 
@@ -282,7 +282,7 @@ func (r *Receiver) Close() error {
 	if r.closed.Load() {
 		return nil
 	}
-	defer r.qp.life.Release("receiver")
+	defer r.qp.life.RemoveChild("receiver")
 	var err error
 	finish(func() { err = r.end() })
 	return err
@@ -299,7 +299,7 @@ func (r *Receiver) end() error {
 		r.takeDownIn(life)
 	}
 	for pause := 20 * time.Microsecond; r.inside.Load() > 0; pause = min(2*pause, time.Millisecond) {
-		r.rouse()
+		r.notify()
 		time.Sleep(pause)
 	}
 	r.qp.recvCQ.unroute(r.index, len(r.slots), r.cutOff)

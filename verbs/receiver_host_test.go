@@ -101,7 +101,7 @@ func TestReceiverWithoutWaiting(t *testing.T) {
 	r.arrive(1, "two")
 	none()
 	require.Zero(t, arrived, "nobody has polled")
-	_, err = r.router.glance()
+	_, err = r.router.pollOnce()
 	require.NoError(t, err)
 	require.Equal(t, 2, arrived)
 	for _, want := range []string{"one", "two"} {
@@ -137,7 +137,7 @@ func TestReceiverWithoutWaitingIsFlushed(t *testing.T) {
 	r, err := NewReceiver(q, ReceiverConfig{Size: 16, Depth: 3, Arrived: func() { arrived++ }})
 	require.NoError(t, err)
 	r.flush()
-	_, err = r.router.glance()
+	_, err = r.router.pollOnce()
 	require.NoError(t, err)
 	require.Positive(t, arrived)
 	_, ok, err := r.TryReceive(make([]byte, 16))
@@ -150,7 +150,7 @@ func TestReceiverWithoutWaitingIsFlushed(t *testing.T) {
 func TestReceiverCopiesBeforeItPostsAgain(t *testing.T) {
 	r, _ := hostReceiver(t, 1)
 	r.arrive(0, "one")
-	r.router.glance()
+	r.router.pollOnce()
 	i, ok := r.take()
 	require.True(t, ok)
 	r.posting.Lock() // a call that would post the slot waits

@@ -88,7 +88,7 @@ func TestReceiverOfDatagrams(t *testing.T) {
 	defer func() { require.NoError(t, ah.Close()) }()
 	copy(b.MR.Bytes(), "me")
 	require.NoError(t, sb.Do(ctx, func(l *verbs.List) {
-		l.SendTo(verbs.Dest{AH: ah, QPN: m.SrcQP(), QKey: verbs.DefaultQKey}, b.MR.SGE(0, 2))
+		l.SendTo(verbs.Destination{AH: ah, QPN: m.SrcQP(), QKey: verbs.DefaultQKey}, b.MR.SGE(0, 2))
 	}))
 	m, err = ra.Receive(ctx, buf)
 	require.NoError(t, err)

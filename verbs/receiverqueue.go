@@ -200,7 +200,7 @@ func (r *Receiver) over() error {
 func (r *Receiver) drain() {
 	r.router.hold()
 	defer r.router.turn.Release()
-	r.router.glanceAll()
+	r.router.pollAll()
 }
 
 // wait waits until there may be a message, or the end.
@@ -237,8 +237,8 @@ func (r *Receiver) something() bool {
 	return r.some.Load() > 0 || r.closed.Load() || r.flushed.Load() || r.reset.Load() || r.qp.death.dead.Load()
 }
 
-// rouse wakes all waiting goroutines, after the end.
-func (r *Receiver) rouse() {
+// notify wakes all waiting goroutines, after the end.
+func (r *Receiver) notify() {
 	for pause := 20 * time.Microsecond; r.waiting.Load() > 0 && r.something(); pause = min(2*pause, 5*time.Millisecond) {
 		r.nudge()
 		r.router.cq.wake()

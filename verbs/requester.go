@@ -135,12 +135,12 @@ func NewRequester(qp *QP, cfg RequesterConfig) (*Requester, error) {
 	case cfg.Linger == 0:
 		cfg.Linger = defaultLinger
 	}
-	if err := qp.life.Adopt("requester"); err != nil {
+	if err := qp.life.AddChild("requester"); err != nil {
 		return nil, err
 	}
 	r, err := newRequester(qp, cfg)
 	if err != nil {
-		qp.life.Release("requester")
+		qp.life.RemoveChild("requester")
 		return nil, err
 	}
 	return r, nil
@@ -214,7 +214,7 @@ func (r *Requester) close() error {
 	r.answered()
 	r.qp.sendCQ.unroute(r.index, len(r.slots), r.cutOff)
 	r.qp.requester.Store(nil)
-	r.qp.life.Release("requester")
+	r.qp.life.RemoveChild("requester")
 	if r.results == nil {
 		return nil
 	}

@@ -208,7 +208,7 @@ func (r *Requester) cut(cause error) {
 	rt.hold()
 	defer rt.turn.Release()
 	finish(func() {
-		drained := rt.glanceAll() // what had succeeded did
+		drained := rt.pollAll() // what had succeeded did
 		for i := range r.slots {
 			if s := &r.slots[i]; s.flying.Load() {
 				r.cutOff = r.cutOff || !drained

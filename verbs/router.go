@@ -91,7 +91,7 @@ func (c *CQ) routeTo(n int, who func(rt *router, at uint64) routed) error {
 	if rt.serves++; rt.serves == 1 {
 		c.router.Store(rt)
 		c.stash.Store(nil)
-		c.life.Quiet() // polls that began before
+		c.life.WaitIdle() // polls that began before
 		c.evict()
 		c.wait.follow()
 	}
@@ -200,8 +200,8 @@ func (rt *router) handOut(n int) {
 	rt.deliver(rt.wcs[:n])
 }
 
-// glance polls once and delivers. The poll lock must be held.
-func (rt *router) glance() (int, error) {
+// pollOnce polls once and delivers. The poll lock must be held.
+func (rt *router) pollOnce() (int, error) {
 	n, err := rt.cq.poll(rt, rt.wcs[:], 0)
 	if err != nil {
 		return 0, err
@@ -213,16 +213,16 @@ func (rt *router) glance() (int, error) {
 // glanceOnce polls once, with the poll lock, and releases it.
 func (rt *router) glanceOnce() error {
 	defer rt.turn.Release()
-	_, err := rt.glance()
+	_, err := rt.pollOnce()
 	return err
 }
 
-// glanceAll delivers all completions that were there when it began, and reports whether
+// pollAll delivers all completions that were there when it began, and reports whether
 // it could. Busy neighbours may add more all the time, so it takes as many as the queue
 // has room for. The poll lock must be held.
-func (rt *router) glanceAll() bool {
+func (rt *router) pollAll() bool {
 	for left := rt.cq.Depth(); left > 0; {
-		n, err := rt.glance()
+		n, err := rt.pollOnce()
 		if err != nil {
 			return false
 		}

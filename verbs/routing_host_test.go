@@ -147,7 +147,7 @@ func TestCloseBesideBusyPolling(t *testing.T) {
 		"PostPoll": func() error {
 			b.Write(busy.ID(1), 0, wordAt, wordSGE)
 			_, found, err := busy.PostPoll(b, 3_000_000)
-			found.Deliver()
+			found.Dispatch()
 			if errors.Is(err, ErrQueueFull) { // nothing completes
 				_, err = busy.Poll(3_000_000)
 			}
@@ -311,7 +311,7 @@ func TestCallOfNothing(t *testing.T) {
 		require.NoError(t, c.Wait(t.Context()))
 		require.NoError(t, c.Wait(t.Context()))
 		require.Error(t, f())
-		require.True(t, c.Over())
+		require.True(t, c.Done())
 		require.ErrorIs(t, c.Wait(t.Context()), ErrState)
 	}
 }

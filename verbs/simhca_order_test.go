@@ -248,7 +248,7 @@ func TestSimulatedEFADatagrams(t *testing.T) {
 	b.Recv(t, 4, 128)
 	batch := a.Batch(t, 4)
 	copy(a.MR.Bytes(), "hello")
-	to := verbs.Dest{AH: ah, QPN: b.QP.Num(), QKey: 0x5678}
+	to := verbs.Destination{AH: ah, QPN: b.QP.Num(), QKey: 0x5678}
 	wrong := to
 	wrong.QKey = 0x1234
 	batch.SendTo(1, verbs.Signaled, wrong, a.MR.SGE(0, 3)) // no completion reports it

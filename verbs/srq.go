@@ -35,12 +35,12 @@ func (p *PD) CreateSRQ(cfg SRQConfig) (*SRQ, error) {
 		return nil, opError("create srq on", p.dev.name, ErrAttributes, "negative capacity")
 	}
 	s := &SRQ{pd: p, attr: cgo.SRQAttr{MaxWR: uint32(cfg.MaxWR), MaxSGE: uint32(cfg.MaxSGE)}}
-	if err := s.life.Born("srq", life.Label("srq"), &p.life); err != nil {
+	if err := s.life.Attach("srq", life.Label("srq"), &p.life); err != nil {
 		return nil, err
 	}
 	var err error
 	if s.srq, err = cgo.CreateSRQ(p.pd, &s.attr); err != nil {
-		p.life.Release("srq")
+		p.life.RemoveChild("srq")
 		if isErrno(err, syscall.EINVAL) {
 			err = class(ErrAttributes, err)
 		}

@@ -209,7 +209,7 @@ func TestBatchReportsAtPost(t *testing.T) {
 		{"misaligned atomic", func(b *verbs.Batch) { b.FetchAdd(1, 0, verbs.Remote{Addr: 4}, 1, sge) }, verbs.ErrRange},
 		{"short atomic result", func(b *verbs.Batch) { b.CmpSwap(1, 0, at, 1, 2, verbs.SGE{Length: 4}) }, verbs.ErrRange},
 		{"atomic outside", func(b *verbs.Batch) { b.CmpSwap(1, 0, verbs.Region{}.At(0), 1, 2, sge) }, verbs.ErrRange},
-		{"no address handle", func(b *verbs.Batch) { b.SendTo(1, 0, verbs.Dest{}, sge) }, verbs.ErrAttributes},
+		{"no address handle", func(b *verbs.Batch) { b.SendTo(1, 0, verbs.Destination{}, sge) }, verbs.ErrAttributes},
 		{"inline too long, gathered", func(b *verbs.Batch) {
 			b.Send(1, verbs.Inline, verbs.SGE{Addr: 1, Length: 60}, verbs.SGE{Addr: 1, Length: 5})
 		}, verbs.ErrAttributes},

@@ -135,9 +135,9 @@ func (w *WC) Err() error {
 	return &WCError{Status: w.Status(), VendorErr: w.wc.VendorErr, QPNum: w.wc.QPNum, ID: w.wc.ID}
 }
 
-// Renamed is the completion with another number and length, for layers that post a
+// WithID is the completion with another number and length, for layers that post a
 // request under a number of their own, or as several.
-func (w WC) Renamed(id uint64, n int) WC {
+func (w WC) WithID(id uint64, n int) WC {
 	w.wc.ID, w.wc.ByteLen = id, uint32(n)
 	return w
 }

@@ -41,12 +41,12 @@ func (p *PD) AllocWindow(t WindowType) (*Window, error) {
 	if t != Window1 && t != Window2 {
 		return nil, opError("allocate window in", p.life.Label, ErrAttributes, "type ", uint32(t))
 	}
-	if err := w.life.Born("mw", life.Label("mw"), &p.life); err != nil {
+	if err := w.life.Attach("mw", life.Label("mw"), &p.life); err != nil {
 		return nil, err
 	}
 	var err error
 	if w.mw, w.rkey, err = cgo.AllocMW(p.pd, uint32(t)); err != nil {
-		p.life.Release("mw")
+		p.life.RemoveChild("mw")
 		return nil, opError("allocate window in", p.life.Label, unsupported(err))
 	}
 	return w, nil
@@ -74,7 +74,7 @@ func (w *Window) Region() Region {
 // rebind keeps the region open that the window stands on.
 func (w *Window) rebind(mr *MR) {
 	if w.mr != nil {
-		w.mr.life.Release("mw")
+		w.mr.life.RemoveChild("mw")
 	}
 	w.mr = mr
 }
@@ -119,12 +119,12 @@ func (w *Window) Bind(q *QP, id uint64, flags SendFlags, mr *MR, off, n int, acc
 	defer w.mu.Unlock()
 	return w.life.With("bind", func() error {
 		return q.life.With("post send to", func() error {
-			if err := mr.life.Adopt("mw"); err != nil {
+			if err := mr.life.AddChild("mw"); err != nil {
 				return err
 			}
 			rkey, err := cgo.BindMW(q.qp, w.mw, id, uint32(flags), mr.mr, mr.addr+uint64(off), uint64(n), uint32(access))
 			if err != nil {
-				mr.life.Release("mw")
+				mr.life.RemoveChild("mw")
 				return opError("bind", w.life.Label, unsupported(err))
 			}
 			w.rebind(mr)
@@ -150,7 +150,7 @@ func (b *Batch) BindWindow(id uint64, flags SendFlags, w *Window, mr *MR, off, n
 	defer w.mu.Unlock()
 	err := w.life.Open("bind")
 	if err == nil {
-		err = mr.life.Adopt("mw")
+		err = mr.life.AddChild("mw")
 	}
 	if err != nil {
 		if b.err == nil {
@@ -160,7 +160,7 @@ func (b *Batch) BindWindow(id uint64, flags SendFlags, w *Window, mr *MR, off, n
 	}
 	wr := b.next(id, opBindMW, flags, Remote{}, nil)
 	if wr == nil {
-		mr.life.Release("mw")
+		mr.life.RemoveChild("mw")
 		return
 	}
 	w.rebind(mr)

@@ -78,7 +78,7 @@ func TestQuarantineUntilQueuePairsAreDestroyed(t *testing.T) {
 			return k
 		}
 		k := comes()
-		require.NoError(t, k.link.Own(closer(func() error {
+		require.NoError(t, k.link.AddCloser(closer(func() error {
 			require.Positive(t, s.Stats().Quarantine)
 			if tries++; tries < 3 {
 				return busy
@@ -90,7 +90,7 @@ func TestQuarantineUntilQueuePairsAreDestroyed(t *testing.T) {
 		require.Zero(t, s.Stats().Quarantine)
 
 		k = comes()
-		require.NoError(t, k.link.Own(closer(func() error { return busy })))
+		require.NoError(t, k.link.AddCloser(closer(func() error { return busy })))
 		serving, stop := context.WithTimeout(t.Context(), time.Hour)
 		defer stop()
 		require.ErrorIs(t, k.close(serving, nil), busy)

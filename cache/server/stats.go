@@ -137,10 +137,10 @@ type HotKey struct {
 	Share float64 // of all gets that find something, by READ or by call
 }
 
-// Hot returns up to n keys with the most gets, the hottest first. It uses a sample of one
+// HotKeys returns up to n keys with the most gets, the hottest first. It uses a sample of one
 // in 16 of the recent gets that found something. Each key has more than one in 64 of
 // them.
-func (s *Server) Hot(n int) (keys []HotKey) {
+func (s *Server) HotKeys(n int) (keys []HotKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.store == nil {

@@ -92,7 +92,7 @@ func (s *Server) newTarget(number uint64) (*dc.Target, wire.Target, error) {
 		return nil, none, fmt.Errorf("cache: target for clients to READ through: %w", err)
 	}
 	at := t.Address()
-	at.Incarnation = t.Incarnation() // a later one at the same address is not meant
+	at.Generation = t.Generation() // a later one at the same address is not meant
 	said := none
 	said.Key = key
 	if said.Address, err = at.MarshalBinary(); err != nil {

@@ -35,8 +35,8 @@ type link struct {
 	qp     *verbs.QP
 	mr     *verbs.MR // an area to send from, one to be written into
 	remote verbs.Region
-	to     verbs.Dest // UD
-	recv   *receiver  // if this side receives
+	to     verbs.Destination // UD
+	recv   *receiver         // if this side receives
 }
 
 func connect(ctx context.Context, h *host, o *options, c *control, p params) (*session, error) {
@@ -180,7 +180,7 @@ func (s *session) address(l *link, h *host, remote verbs.Endpoint) error {
 		return err
 	}
 	s.closers = append(s.closers, ah)
-	l.to = verbs.Dest{AH: ah, QPN: remote.QPN, QKey: remote.QKey}
+	l.to = verbs.Destination{AH: ah, QPN: remote.QPN, QKey: remote.QKey}
 	return nil
 }
 

@@ -170,10 +170,10 @@ func (d *service) status() cachestatus.Status {
 	d.each(func(tenant string, c *server.Server) {
 		s.Device = c.Device()
 		if tenant == "" {
-			s.Server, s.Hot = c.Stats(), c.Hot(hotKeys)
+			s.Server, s.Hot = c.Stats(), c.HotKeys(hotKeys)
 			return
 		}
-		s.Tenants = append(s.Tenants, cachestatus.Tenant{Name: tenant, Server: c.Stats(), Hot: c.Hot(hotKeys)})
+		s.Tenants = append(s.Tenants, cachestatus.Tenant{Name: tenant, Server: c.Stats(), Hot: c.HotKeys(hotKeys)})
 	})
 	if d.stopping.Load() {
 		s.State = stopping

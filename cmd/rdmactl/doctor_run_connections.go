@@ -132,7 +132,7 @@ func tryDatagramService(b *bench) (string, error) {
 	if err := errors.Join(err, <-served); err != nil {
 		return "", err
 	}
-	return "no multicast group was joined: the network would see it", x.sendsTo(peer.Dest(), y)
+	return "no multicast group was joined: the network would see it", x.sendsTo(peer.Destination(), y)
 }
 
 // tryStream has a message go to and fro over a net.Conn.

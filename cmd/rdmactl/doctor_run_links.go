@@ -91,7 +91,7 @@ func tryDispatcher(b *bench) (string, error) {
 		batch.Read(d.ID(uint64(i)), verbs.Signaled, y.region().At(uint64(8*i)), x.mr.SGE(8*i, 8))
 	}
 	_, found, err := d.PostPoll(batch, 0)
-	found.Deliver()
+	found.Dispatch()
 	for i := len(n.waiters) - 1; i >= 0 && err == nil; i-- {
 		if err = d.Wait(b.ctx, &n.waiters[i]); err == nil {
 			err = n.errs[i]

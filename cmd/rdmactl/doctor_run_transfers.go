@@ -165,22 +165,22 @@ func tryDatagrams(b *bench) (string, error) {
 }
 
 // dest returns the way to a queue pair for datagrams.
-func (x *end) dest(y *end) (verbs.Dest, error) {
+func (x *end) dest(y *end) (verbs.Destination, error) {
 	e, err := y.qp.Endpoint()
 	if err != nil {
-		return verbs.Dest{}, err
+		return verbs.Destination{}, err
 	}
 	path, err := x.qp.PathTo(e, verbs.ConnectConfig{})
 	if err != nil {
-		return verbs.Dest{}, err
+		return verbs.Destination{}, err
 	}
 	ah, err := x.pd.CreateAH(path)
 	_, err = keep(x.bench, ah, err)
-	return verbs.Dest{AH: ah, QPN: e.QPN, QKey: e.QKey}, err
+	return verbs.Destination{AH: ah, QPN: e.QPN, QKey: e.QKey}, err
 }
 
 // sendsTo sends one datagram to the first receive of y.
-func (x *end) sendsTo(to verbs.Dest, y *end) error {
+func (x *end) sendsTo(to verbs.Destination, y *end) error {
 	fill(x.mr.Bytes()[:100])
 	if err := x.do(1, func(b *verbs.Batch) { b.SendTo(1, verbs.Signaled, to, x.mr.SGE(0, 100)) }); err != nil {
 		return err
@@ -228,7 +228,7 @@ func tryAnswer(b *bench) (string, error) {
 		return "", err
 	}
 	fill(y.mr.Bytes()[1024:1124])
-	answer := verbs.Dest{AH: ah, QPN: wcs[0].SrcQP(), QKey: verbs.DefaultQKey}
+	answer := verbs.Destination{AH: ah, QPN: wcs[0].SrcQP(), QKey: verbs.DefaultQKey}
 	if err := y.do(1, func(b *verbs.Batch) { b.SendTo(2, verbs.Signaled, answer, y.mr.SGE(1024, 100)) }); err != nil {
 		return "", err
 	}

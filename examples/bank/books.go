@@ -9,7 +9,7 @@ import (
 
 // books are accounts under their locks.
 type books struct {
-	held     map[int]*lockoffload.Held
+	held     map[int]*lockoffload.Lock
 	accounts map[int]account
 }
 
@@ -36,7 +36,7 @@ func (d *day) try(ctx context.Context, c *lockoffload.Client, slots []int, f fun
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, lockoffload.UnlockAll(ctx, held)) }()
-	b := &books{held: map[int]*lockoffload.Held{}, accounts: map[int]account{}}
+	b := &books{held: map[int]*lockoffload.Lock{}, accounts: map[int]account{}}
 	for _, h := range held {
 		data, _, err := h.Read(ctx, 0, make([]byte, accountSize))
 		if err != nil {

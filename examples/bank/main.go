@@ -94,7 +94,7 @@ func open(ctx context.Context, out io.Writer, dial func() (*lockoffload.Client, 
 	}
 	defer auditor.Close()
 	for slot := range accounts {
-		if err := auditor.Persist(ctx, func() error { return deposit(ctx, auditor, slot) }); err != nil {
+		if err := auditor.Retry(ctx, func() error { return deposit(ctx, auditor, slot) }); err != nil {
 			return d, err
 		}
 	}
@@ -158,7 +158,7 @@ func (d *day) tell(work, ctx context.Context, c *lockoffload.Client) error {
 		switch {
 		case err == nil:
 			d.transfers.Add(1)
-		case lockoffload.Broken(err):
+		case lockoffload.IsConnectionError(err):
 			// The next client that locks the accounts ends the transfer.
 			d.broken.Add(1)
 			if err := c.Redial(ctx); err != nil {
@@ -183,7 +183,7 @@ func (d *day) transfer(ctx context.Context, c *lockoffload.Client, from, to int,
 
 // audit counts the money in all accounts.
 func (d *day) audit(ctx context.Context, c *lockoffload.Client) error {
-	return c.Persist(ctx, func() error { return d.count(ctx, c) })
+	return c.Retry(ctx, func() error { return d.count(ctx, c) })
 }
 
 func (d *day) count(ctx context.Context, c *lockoffload.Client) error {

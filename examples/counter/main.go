@@ -122,7 +122,7 @@ func locked(mode lockoffload.Mode) func(context.Context, *lockoffload.Client) (l
 // inTurn takes the lock in turn, or as locked does if the client has no agent.
 func inTurn(ctx context.Context, c *lockoffload.Client) (lockoffload.Result, error) {
 	res, err := locked(lockoffload.Fair)(ctx, c)
-	if errors.Is(err, lockoffload.ErrNoAgent) && !lockoffload.Broken(err) {
+	if errors.Is(err, lockoffload.ErrNoAgent) && !lockoffload.IsConnectionError(err) {
 		return locked(lockoffload.Exclusive)(ctx, c)
 	}
 	return res, err
@@ -165,11 +165,11 @@ func count(ctx context.Context, out io.Writer, dial func(noAgent bool) (*lockoff
 		done    int
 		unknown int // the connection broke off in the middle
 		spent   time.Duration
-		forms   map[lockoffload.Form]int
+		forms   map[lockoffload.Protocol]int
 	}
 	tallies := make([]tally, len(ways))
 	for w := range tallies {
-		tallies[w].forms = map[lockoffload.Form]int{}
+		tallies[w].forms = map[lockoffload.Protocol]int{}
 	}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -190,7 +190,7 @@ func count(ctx context.Context, out io.Writer, dial func(noAgent bool) (*lockoff
 				w := (k + i) % len(ways) // so that all are under way at a time
 				began := time.Now()
 				res, err := ways[w].up(ctx, c)
-				if lockoffload.Broken(err) {
+				if lockoffload.IsConnectionError(err) {
 					// It is unknown whether it was counted: it is not tried again.
 					if err := c.Redial(ctx); err != nil {
 						errs[i] = fmt.Errorf("client %d: %w", i, err)
@@ -209,7 +209,7 @@ func count(ctx context.Context, out io.Writer, dial func(noAgent bool) (*lockoff
 				t := &tallies[w]
 				t.done++
 				t.spent += time.Since(began)
-				t.forms[res.Form]++
+				t.forms[res.Protocol]++
 				mu.Unlock()
 			}
 		})
@@ -250,7 +250,7 @@ func total(ctx context.Context, dial func(noAgent bool) (*lockoffload.Client, er
 	}
 	defer c.Close()
 	sum := uint64(0)
-	err = c.Persist(ctx, func() error {
+	err = c.Retry(ctx, func() error {
 		record, _, err := c.Read(ctx, 0, make([]byte, layout.Size))
 		if err != nil {
 			return err

@@ -52,9 +52,9 @@ func visit(ctx context.Context, host string) error {
 		}
 		defer theirs.close()
 	}
-	var puts []cache.Put
+	var puts []cache.Entry
 	for i := range records { // both begin with all that there is
-		puts = append(puts, cache.Put{Key: keyOf(i), Item: cache.Item{Value: value}})
+		puts = append(puts, cache.Entry{Key: keyOf(i), Item: cache.Item{Value: value}})
 		if err := theirs.set(ctx, 0, i); err != nil {
 			return err
 		}

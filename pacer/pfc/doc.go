@@ -3,7 +3,7 @@
 // partner. It is separate from package pacer because of its imports.
 //
 //	source, err := pfc.Netdev("enp1s0f0np0", 3) // the priority of RDMA traffic
-//	go pfc.Follow(ctx, p, source, pfc.Config{})
+//	go pfc.Watch(ctx, p, source, pfc.Config{})
 //
 // A pause that arrives means that what this host sends has nowhere to go. The pacer then
 // grants nothing new until none has arrived for a while. A pause that this host sends means

@@ -17,10 +17,10 @@ type Config struct {
 	Most time.Duration
 }
 
-// Follow controls a pacer by the counters of source until ctx ends or they can no longer be
+// Watch controls a pacer by the counters of source until ctx ends or they can no longer be
 // read, and returns the error of either. The pacer is not held when it returns, and a
 // source that has a Close is closed.
-func Follow(ctx context.Context, p *pacer.Pacer, source Source, c Config) error {
+func Watch(ctx context.Context, p *pacer.Pacer, source Source, c Config) error {
 	if closer, ok := source.(io.Closer); ok {
 		defer closer.Close()
 	}
@@ -37,7 +37,7 @@ func Follow(ctx context.Context, p *pacer.Pacer, source Source, c Config) error 
 		held := f.held
 		flooded := f.step(now, time.Since(start))
 		if flooded {
-			p.Flooded()
+			p.Congested()
 		}
 		if held != f.held {
 			p.PauseLink(f.held)

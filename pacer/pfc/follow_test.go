@@ -109,7 +109,7 @@ func TestFollow(t *testing.T) {
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- Follow(ctx, p, s, Config{Every: time.Millisecond, Most: time.Hour}) }()
+	go func() { ended <- Watch(ctx, p, s, Config{Every: time.Millisecond, Most: time.Hour}) }()
 	require.True(t, acquires(p))
 	storm, calm := context.WithCancel(t.Context())
 	stormed := make(chan struct{})
@@ -135,7 +135,7 @@ func TestFollow(t *testing.T) {
 
 	broken := errors.New("gone")
 	p.PauseLink(true)
-	require.ErrorIs(t, Follow(t.Context(), p, failing{broken}, Config{}), broken)
+	require.ErrorIs(t, Watch(t.Context(), p, failing{broken}, Config{}), broken)
 	require.True(t, acquires(p), "it holds nothing when it returns")
 	require.NoError(t, p.Close())
 }

@@ -286,11 +286,11 @@ func TestDatagrams(t *testing.T) {
 		peer, err := m.DialUD(ctx, l.Addr().String(), cfg)
 		require.NoError(t, err)
 		require.Equal(t, "here", string(peer.PrivateData()[:4]))
-		require.EqualValues(t, rdmacm.UDPQKey, peer.Dest().QKey)
+		require.EqualValues(t, rdmacm.UDPQKey, peer.Destination().QKey)
 		<-accepted // b is made
 		copy(a.MR.Bytes(), "datagram")
 		batch := a.Batch(t, 1)
-		batch.SendTo(1, verbs.Signaled, peer.Dest(), a.MR.SGE(0, 8))
+		batch.SendTo(1, verbs.Signaled, peer.Destination(), a.MR.SGE(0, 8))
 		a.Do(t, batch, 1)
 		wc := b.Wait(t, 1)
 		require.NoError(t, wc[0].Err())
@@ -354,11 +354,11 @@ func TestMulticast(t *testing.T) {
 		peers[i], err = m.Join(ctx, group, rdmacm.DialConfig{ConnConfig: rdmacm.ConnConfig{Setup: sides[i].UDSetup(t, 4)},
 			Local: netip.AddrPortFrom(p[i].Addr(), 0)})
 		require.NoError(t, err)
-		require.EqualValues(t, 0xffffff, peers[i].Dest().QPN)
+		require.EqualValues(t, 0xffffff, peers[i].Destination().QPN)
 	}
 	copy(sides[0].MR.Bytes()[1000:], "to all")
 	batch := sides[0].Batch(t, 1)
-	batch.SendTo(100, verbs.Signaled, peers[0].Dest(), sides[0].MR.SGE(1000, 6))
+	batch.SendTo(100, verbs.Signaled, peers[0].Destination(), sides[0].MR.SGE(1000, 6))
 	sides[0].Do(t, batch, 1)
 	wc := sides[1].Wait(t, 1)
 	require.NoError(t, wc[0].Err())

@@ -58,7 +58,7 @@ func (c *Conn) watch() {
 	i.watch.Lock()
 	defer i.watch.Unlock()
 	q.SetPeer(c.prepared.setup.Remote.String())
-	i.ended = func() { q.End(i.cause) }
+	i.ended = func() { q.Fail(i.cause) }
 	// A queue pair that failed is the end of the connection, and the peer learns
 	// of it at once.
 	q.OnEnd(func(cause error) {

@@ -17,7 +17,7 @@ type Peer struct {
 	id       *cmID
 	prepared *prepared
 	ah       *verbs.AH
-	dest     verbs.Dest
+	dest     verbs.Destination
 	private  []byte
 	group    *cgo.SockAddr // joined, or nil
 	attached verbs.GID
@@ -114,12 +114,12 @@ func (c *Peer) find(find func(*Peer) (*cgo.CMEvent, error)) error {
 	if c.ah, err = qp.PD().CreateAH(verbs.AHAttrOf(&ev.AH)); err != nil {
 		return err
 	}
-	c.dest = verbs.Dest{AH: c.ah, QPN: ev.QPN, QKey: ev.QKey}
+	c.dest = verbs.Destination{AH: c.ah, QPN: ev.QPN, QKey: ev.QKey}
 	return nil
 }
 
-// Dest is where to send. It is valid until Close.
-func (c *Peer) Dest() verbs.Dest { return c.dest }
+// Destination is where to send. It is valid until Close.
+func (c *Peer) Destination() verbs.Destination { return c.dest }
 
 // QP is the queue pair to send from.
 func (c *Peer) QP() *verbs.QP { return c.prepared.setup.QP }

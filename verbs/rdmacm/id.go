@@ -39,7 +39,7 @@ var tokens atomic.Uint64
 // newID makes an id in a port space.
 func (m *CM) newID(kind string, portSpace int) (*cmID, error) {
 	i := m.prepareID()
-	if err := i.life.Born("id", life.Label("cm "+kind), &m.life); err != nil {
+	if err := i.life.Attach("id", life.Label("cm "+kind), &m.life); err != nil {
 		return nil, err
 	}
 	id, err := cgo.CMCreateID(m.channel, i.token, portSpace)
@@ -55,7 +55,7 @@ func (m *CM) newID(kind string, portSpace int) (*cmID, error) {
 // reader of events, before the first event of that id.
 func (m *CM) adoptID(id cgo.CMID) (*cmID, error) {
 	i := m.prepareID()
-	if err := i.life.Born("id", life.Label("cm request"), &m.life); err != nil {
+	if err := i.life.Attach("id", life.Label("cm request"), &m.life); err != nil {
 		m.drop(i)
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (m *CM) drop(i *cmID) {
 
 func (m *CM) forgetID(i *cmID) {
 	m.drop(i)
-	m.life.Release("id")
+	m.life.RemoveChild("id")
 }
 
 // close destroys the id; calls that wait on it end with [verbs.ErrClosed]. It

@@ -62,5 +62,5 @@ func (i *cmID) toRTS(q *verbs.QP, responder, initiator int, establish bool) erro
 // move is a call that fetches attributes from the connection manager and sets
 // them.
 func (i *cmID) move(q *verbs.QP, op string, call func(cgo.QP, *cgo.QPAttr) (mask, state uint32, err error)) error {
-	return i.life.With(op, func() error { return q.ModifyBy(op, call) })
+	return i.life.With(op, func() error { return q.ModifyRaw(op, call) })
 }

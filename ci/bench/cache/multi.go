@@ -48,9 +48,9 @@ func (s *served) oneByOne(ctx context.Context) (float64, error) {
 
 // storeTogether returns the records in a second that SetMulti stores.
 func (s *served) storeTogether(ctx context.Context) (float64, error) {
-	puts := make([]cache.Put, multiKeys)
+	puts := make([]cache.Entry, multiKeys)
 	for i := range puts {
-		puts[i] = cache.Put{Key: key(3_000_000 + i), Item: cache.Item{Value: make([]byte, 64)}}
+		puts[i] = cache.Entry{Key: key(3_000_000 + i), Item: cache.Item{Value: make([]byte, 64)}}
 	}
 	var errs []error
 	us, err := rig.Timed(multiRounds, func() error {

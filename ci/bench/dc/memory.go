@@ -35,7 +35,7 @@ func idleMemory() (float64, error) {
 	before := heap()
 	a := t.Address()
 	for range n {
-		a.Incarnation++ // another target
+		a.Generation++ // another target
 		if _, err := i.Resolve(a, 1); err != nil {
 			return 0, fmt.Errorf("resolve: %w", err)
 		}

@@ -137,7 +137,7 @@ func (r *chainRig) readChain(ctx context.Context) (float64, error) {
 	dst := make([]byte, recordSize)
 	return rig.Timed(chainBlock, func() error {
 		_, res, err := r.client.Read(ctx, 0, dst)
-		return errors.Join(err, wantForm(res, lockoffload.FormRead))
+		return errors.Join(err, wantForm(res, lockoffload.ProtocolRead))
 	})
 }
 
@@ -183,13 +183,13 @@ func (r *chainRig) agentChain(ctx context.Context) (float64, error) {
 	}}
 	return rig.Timed(chainBlock, func() error {
 		res, err := r.caller.Do(ctx, &ch)
-		return errors.Join(err, wantForm(res, lockoffload.FormAgent))
+		return errors.Join(err, wantForm(res, lockoffload.ProtocolAgent))
 	})
 }
 
-func wantForm(res lockoffload.Result, f lockoffload.Form) error {
-	if res.Form != f || res.Tries != 1 {
-		return errors.New("carried out as " + res.Form.String() + ", or tried again")
+func wantForm(res lockoffload.Result, f lockoffload.Protocol) error {
+	if res.Protocol != f || res.Tries != 1 {
+		return errors.New("carried out as " + res.Protocol.String() + ", or tried again")
 	}
 	return nil
 }

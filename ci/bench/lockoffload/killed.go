@@ -207,11 +207,11 @@ func holdLock(ctx context.Context, h *rig.Host, at string) (last bool, err error
 	if err := binary.Read(conn, binary.LittleEndian, &o); err != nil {
 		return false, err
 	}
-	var in lockoffload.Invite
+	var in lockoffload.SessionInfo
 	if err := in.UnmarshalBinary(remote.Data); err != nil {
 		return false, err
 	}
-	c, err := lockoffload.NewClient(lockoffload.Config{PD: h.PD, QP: qp, CQ: cq, Invite: in})
+	c, err := lockoffload.NewClient(lockoffload.Config{PD: h.PD, QP: qp, CQ: cq, Session: in})
 	if err != nil {
 		return false, err
 	}

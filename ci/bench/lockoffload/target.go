@@ -80,7 +80,7 @@ func (t *target) newClient() (*lockoffload.Client, error) {
 	if err := rig.Connect(qp, place.QP()); err != nil {
 		return nil, err
 	}
-	return lockoffload.NewClient(lockoffload.Config{PD: t.c.PD, QP: qp, CQ: cq, Invite: place.Invite()})
+	return lockoffload.NewClient(lockoffload.Config{PD: t.c.PD, QP: qp, CQ: cq, Session: place.Info()})
 }
 
 func (t *target) newCaller() (*lockoffload.Caller, error) {

@@ -122,7 +122,7 @@ func dispatchNS() (float64, error) {
 				}
 				if dispatched {
 					_, found, err := ds[0].PostPoll(b, 0)
-					if n := found.Deliver(); err != nil || n != batch {
+					if n := found.Dispatch(); err != nil || n != batch {
 						return 0, fmt.Errorf("%d completions: %w", n, err)
 					}
 					continue

@@ -24,7 +24,7 @@ func TestAliases(t *testing.T) {
 			i.core.Keep = keep
 			elsewhere := wire.ControlAddress{QPN: w.qpn(), GID: wire.GID{15: 2}}
 			w.target(elsewhere, elsewhere, 2)
-			peers := []*Peer{i.resolve(PeerAddress{At: at}), i.resolve(PeerAddress{At: at, Incarnation: target.core.Epoch}), i.resolve(PeerAddress{At: elsewhere})}
+			peers := []*Peer{i.resolve(PeerAddress{At: at}), i.resolve(PeerAddress{At: at, Generation: target.core.Epoch}), i.resolve(PeerAddress{At: elsewhere})}
 			var jobs []*job
 			for n := range 9 {
 				j := &job{on: i, to: peers[n%3]}

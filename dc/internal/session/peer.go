@@ -62,15 +62,15 @@ type PeerStats struct {
 
 // PeerAddress is what the machine must know of a target.
 type PeerAddress struct {
-	At          wire.ControlAddress
-	Incarnation uint64
-	Service     bool
-	Key         uint64
+	At         wire.ControlAddress
+	Generation uint64
+	Service    bool
+	Key        uint64
 }
 
 // AddPeer makes a target known.
 func (c *Initiator) AddPeer(a PeerAddress) *Peer {
-	p := &Peer{Number: c.peerNumber(), at: a.At, incarnation: a.Incarnation, epoch: a.Incarnation, service: a.Service}
+	p := &Peer{Number: c.peerNumber(), at: a.At, incarnation: a.Generation, epoch: a.Generation, service: a.Service}
 	c.peers[p.Number], c.keys[p.Number] = p, a.Key
 	return p
 }

@@ -35,7 +35,7 @@ func (j *job) home() wire.ControlAddress { return j.on.peers[j.to].address.At }
 
 // fits reports whether a target is the one that a job means.
 func (j *job) fits(t *simTarget) bool {
-	want := j.on.peers[j.to].address.Incarnation
+	want := j.on.peers[j.to].address.Generation
 	return want == 0 || want == t.core.Epoch
 }
 
@@ -55,7 +55,7 @@ func program(seed uint64) (*world, error) {
 			w.services[uint16(at.QPN)] = t
 		}
 		if rng.IntN(4) == 0 {
-			a.Incarnation = t.core.Epoch
+			a.Generation = t.core.Epoch
 		}
 		addrs = append(addrs, a)
 	}

@@ -12,15 +12,15 @@ var ErrAddress = errors.New("malformed target address")
 
 // Address is what an initiator must know of a target.
 type Address struct {
-	GID         GID
-	LID         uint16
-	Service     uint16
-	KeyCheck    uint16
-	Hardware    bool
-	MTU         MTU
-	QPN         uint32
-	QKey        uint32
-	Incarnation uint64
+	GID        GID
+	LID        uint16
+	Service    uint16
+	KeyCheck   uint16
+	Hardware   bool
+	MTU        MTU
+	QPN        uint32
+	QKey       uint32
+	Generation uint64
 }
 
 const (
@@ -48,7 +48,7 @@ func (a *Address) Append(b []byte) []byte {
 	b = be.AppendUint16(b, a.Service)
 	b = be.AppendUint32(b, a.QPN)
 	b = be.AppendUint32(b, a.QKey)
-	b = be.AppendUint64(b, a.Incarnation)
+	b = be.AppendUint64(b, a.Generation)
 	b = be.AppendUint16(b, a.KeyCheck)
 	b = be.AppendUint16(b, 0)
 	return be.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
@@ -73,7 +73,7 @@ func (a *Address) Decode(b []byte) error {
 		return bad("reserved bytes are set")
 	}
 	out := Address{GID: GID(b[8:24]), LID: be.Uint16(b[24:]), Service: be.Uint16(b[26:]), MTU: MTU(b[6]), QPN: be.Uint32(b[28:]),
-		QKey: be.Uint32(b[32:]), Incarnation: be.Uint64(b[36:]), KeyCheck: be.Uint16(b[44:]), Hardware: b[5] == 1}
+		QKey: be.Uint32(b[32:]), Generation: be.Uint64(b[36:]), KeyCheck: be.Uint16(b[44:]), Hardware: b[5] == 1}
 	switch {
 	case out.QPN>>24 != 0:
 		return bad("queue pair number %#x", out.QPN)

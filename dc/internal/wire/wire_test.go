@@ -10,7 +10,7 @@ import (
 )
 
 func someAddress() Address {
-	return Address{GID: GID{10: 0xff, 11: 0xff, 12: 10, 13: 77, 15: 1}, MTU: 5, QPN: 0x123456, QKey: 7, Incarnation: 9}
+	return Address{GID: GID{10: 0xff, 11: 0xff, 12: 10, 13: 77, 15: 1}, MTU: 5, QPN: 0x123456, QKey: 7, Generation: 9}
 }
 
 func someMessage() Message {

@@ -272,7 +272,7 @@ func (c *Agent) startOne(now time.Duration, p *agentPeer) bool {
 			continue
 		}
 		c.busy[slot/64] |= 1 << (slot % 64)
-		c.unqueue(p, before, j)
+		c.removeWaiter(p, before, j)
 		job.began = now
 		if job.waited {
 			c.yield(j)
@@ -284,8 +284,8 @@ func (c *Agent) startOne(now time.Duration, p *agentPeer) bool {
 	return false
 }
 
-// unqueue takes job j, which comes after before, out of its peer's list.
-func (c *Agent) unqueue(p *agentPeer, before, j int32) {
+// removeWaiter takes job j, which comes after before, out of its peer's list.
+func (c *Agent) removeWaiter(p *agentPeer, before, j int32) {
 	next := c.jobs[j].next
 	if before < 0 {
 		p.head = next
@@ -308,7 +308,7 @@ func (c *Agent) wake(now time.Duration) {
 			job := &c.jobs[j]
 			next := job.next
 			if job.until <= now {
-				c.unqueue(p, before, j)
+				c.removeWaiter(p, before, j)
 				c.conclude(j, wire.ChainNotAcquired)
 				c.finish(j)
 			} else {

@@ -198,7 +198,7 @@ func (c *Agent) carry(now time.Duration, p *agentPeer, holder *agentJob) bool {
 		if job.request.Slot != holder.request.Slot || holder.request.Shared && !job.request.Shared || job.until <= now {
 			continue
 		}
-		c.unqueue(p, before, k)
+		c.removeWaiter(p, before, k)
 		job.tries = 1
 		c.conclude(k, c.access(k))
 		c.finish(k)

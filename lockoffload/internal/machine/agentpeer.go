@@ -117,7 +117,7 @@ func (c *Agent) Forget(id uint64) {
 	p.live = false
 	for p.head >= 0 {
 		j := p.head
-		c.unqueue(p, -1, j)
+		c.removeWaiter(p, -1, j)
 		c.conclude(j, wire.ChainNotAcquired) // sends no reply: p is not live
 		c.finish(j)
 	}

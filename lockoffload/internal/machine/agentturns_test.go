@@ -172,7 +172,7 @@ func TestHandOffIsNoticed(t *testing.T) {
 		func() Machine { return &Acquire{Tags: tags, Tries: 1} },
 		func() Machine { return &AcquireShared{Tags: tags, tries: 1} },
 		func() Machine {
-			return &Reader{Acquire: Acquire{Tags: tags, Tries: 1, Reading: true}, Accesses: readsOf(0), Form: FormReadChain}
+			return &Reader{Acquire: Acquire{Tags: tags, Tries: 1, Reading: true}, Accesses: readsOf(0), Protocol: ProtocolReadChain}
 		},
 	} {
 		for _, owner := range []uint16{2, memory.AgentOwner} {

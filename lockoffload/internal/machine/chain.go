@@ -127,6 +127,6 @@ func (m *Chain) perform(old *memory.Current, write bool) {
 		m.writeSlot(m.Grant.Slot, old)
 	}
 	if write {
-		m.Count.carriedOut(FormTwoStep)
+		m.Count.carriedOut(ProtocolTwoStep)
 	}
 }

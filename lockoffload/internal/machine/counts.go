@@ -13,32 +13,32 @@ var (
 	ErrDiffers = errors.New("record has another version")
 )
 
-// Form is how an operation is carried out.
-type Form uint8
+// Protocol is how an operation is carried out.
+type Protocol uint8
 
 const (
-	FormRead      Form = iota // one READ, without a lock
-	FormReadChain             // lock command, READ and unlock command in one post
-	FormReadHeld              // the unlock command is posted when the READ is complete
-	FormTwoStep               // lock command and READ, then WRITE and unlock command
+	ProtocolRead       Protocol = iota // one READ, without a lock
+	ProtocolReadChain                  // lock command, READ and unlock command in one post
+	ProtocolReadLocked                 // the unlock command is posted when the READ is complete
+	ProtocolTwoStep                    // lock command and READ, then WRITE and unlock command
 )
 
-// Counts are the counts of events of a lock. See lockoffload.Counts.
+// Counts are the counts of events of a lock. See lockoffload.Stats.
 type Counts struct {
 	Tries, Acquired, Failed, Waits, Torn, Lost uint64
 	// What was carried out, by form.
 	Read, ReadChain, ReadHeld, TwoStep uint64
 }
 
-func (c *Counts) carriedOut(f Form) {
+func (c *Counts) carriedOut(f Protocol) {
 	switch f {
-	case FormReadChain:
+	case ProtocolReadChain:
 		c.ReadChain++
-	case FormRead:
+	case ProtocolRead:
 		c.Read++
-	case FormReadHeld:
+	case ProtocolReadLocked:
 		c.ReadHeld++
-	case FormTwoStep:
+	case ProtocolTwoStep:
 		c.TwoStep++
 	}
 }

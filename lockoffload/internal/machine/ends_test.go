@@ -110,9 +110,9 @@ func TestChange(t *testing.T) {
 func TestReadsCompare(t *testing.T) {
 	b := newBench()
 	tags := &memory.Tagger{Owner: 1, Epoch: 1}
-	for _, form := range []Form{FormRead, FormReadChain, FormReadHeld} {
+	for _, form := range []Protocol{ProtocolRead, ProtocolReadChain, ProtocolReadLocked} {
 		for version, want := range []error{nil, ErrDiffers} {
-			m := &Reader{Acquire: Acquire{Tags: tags, Data: true, Reading: true}, Form: form}
+			m := &Reader{Acquire: Acquire{Tags: tags, Data: true, Reading: true}, Protocol: form}
 			m.Accesses = []Access{{Kind: wire.AccessCompare, Record: 1, Version: uint64(version)}, {Kind: wire.AccessRead, Version: 7, Data: []byte("?")}}
 			_, err := b.run(t, m)
 			require.ErrorIs(t, err, want)
@@ -127,7 +127,7 @@ func TestReadsCompare(t *testing.T) {
 // A read chain whose lock was taken away says so.
 func TestReadChainLosesItsLock(t *testing.T) {
 	b := newBench()
-	m := b.prepare(&Reader{Acquire: Acquire{Tags: &memory.Tagger{Owner: 1, Epoch: 1}, Data: true, Reading: true}, Accesses: readsOf(0), Form: FormReadChain}).(*Reader)
+	m := b.prepare(&Reader{Acquire: Acquire{Tags: &memory.Tagger{Owner: 1, Epoch: 1}, Data: true, Reading: true}, Accesses: readsOf(0), Protocol: ProtocolReadChain}).(*Reader)
 	v, err := m.Step()
 	require.NoError(t, err)
 	require.Equal(t, Post, v)

@@ -142,7 +142,7 @@ func TestReadBesideADeadWriter(t *testing.T) {
 	_, err := b.run(t, m)
 	require.NoError(t, err)
 	require.Equal(t, []uint64{0, 0}, []uint64{m.Accesses[0].Version, m.Accesses[1].Version})
-	require.Equal(t, FormReadHeld, m.Form)
+	require.Equal(t, ProtocolReadLocked, m.Protocol)
 	require.EqualValues(t, mostReads, m.Count.Torn)
 	require.Zero(t, memory.LoadWord(b.s.mem, b.s.l.LockOff(0)))
 }

@@ -46,7 +46,7 @@ func TestPiecesOfADeadWriterAreNotCompleted(t *testing.T) {
 		r := &Reader{Acquire: Acquire{Tags: &memory.Tagger{Owner: 3, Epoch: 1}, Data: true, Reading: true}, Accesses: readsOf(0)}
 		r.Now, r.InTime = func() time.Time { return now }, time.Second
 		if seed%2 == 0 {
-			r.Form = FormReadChain
+			r.Protocol = ProtocolReadChain
 		}
 		b.prepare(r)
 		var reading *simList

@@ -42,7 +42,7 @@ import (
 type Reader struct {
 	Acquire           // of the held form; all forms use its Work
 	Accesses []Access // which read and compare
-	Form     Form
+	Protocol Protocol
 	posted   bool // a READ, or a chain, is under way
 	Reads    int  // without a lock
 	Version  uint64
@@ -58,10 +58,10 @@ type Reader struct {
 const mostReads = 4
 
 func (m *Reader) Step() (Verdict, error) {
-	switch m.Form {
-	case FormReadChain:
+	switch m.Protocol {
+	case ProtocolReadChain:
 		return m.chain()
-	case FormReadHeld:
+	case ProtocolReadLocked:
 		v, err := m.Acquire.Step()
 		if v != Done || err != nil {
 			return v, err
@@ -119,8 +119,8 @@ func (m *Reader) judge() (Verdict, error) {
 		return Done, m.take(&cur)
 	}
 	m.Count.Torn++
-	if m.Form == FormReadChain || m.Reads >= mostReads {
-		m.Form, m.state = FormReadHeld, acquireIdle
+	if m.Protocol == ProtocolReadChain || m.Reads >= mostReads {
+		m.Protocol, m.state = ProtocolReadLocked, acquireIdle
 	}
 	return m.Step()
 }
@@ -147,7 +147,7 @@ func ReadTime(lease time.Duration) time.Duration {
 
 // take performs the accesses, also if a compare differs.
 func (m *Reader) take(cur *memory.Current) error {
-	m.Count.carriedOut(m.Form)
+	m.Count.carriedOut(m.Protocol)
 	err := compare(&m.L, cur, m.Accesses)
 	if err != nil && err != ErrDiffers {
 		return err
@@ -162,7 +162,7 @@ func (m *Reader) take(cur *memory.Current) error {
 }
 
 func (m *Reader) Undo() (Verdict, error) {
-	if m.Form == FormReadHeld {
+	if m.Protocol == ProtocolReadLocked {
 		return m.Acquire.Undo()
 	}
 	return Done, nil // a chain undoes itself

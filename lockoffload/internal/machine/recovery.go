@@ -114,7 +114,7 @@ func (m *Recovery) Undo() (Verdict, error) { return Done, nil }
 func (m *Recovery) collect(slot int) {
 	again := len(m.pieces) > 0 && m.pieces[len(m.pieces)-1] == slot
 	if tag := memory.LoadWord(m.Region, m.L.LockOff(slot)); tag != 0 && m.Dead(memory.TagIdentity(tag)) && !again {
-		if !m.agents && m.behead(slot) {
+		if !m.agents && m.dropFirst(slot) {
 			m.pieces = append(m.pieces, slot)
 		} else {
 			m.unlock(slot)
@@ -141,9 +141,9 @@ func (m *Recovery) unlock(slot int) {
 	m.Freed++
 }
 
-// behead adds a WRITE over the head of the copy that is in pieces, and reports whether
+// dropFirst adds a WRITE over the head of the copy that is in pieces, and reports whether
 // there is one. Its head may be clear already, if an earlier recovery came so far.
-func (m *Recovery) behead(slot int) bool {
+func (m *Recovery) dropFirst(slot int) bool {
 	cur, err := m.L.DecodePair(m.Region[m.L.PairOff(slot):][:m.L.PairSize()])
 	if err != nil || cur.Whole {
 		return false

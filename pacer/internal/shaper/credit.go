@@ -149,7 +149,7 @@ func (s *Shaper) solicit(sb *sub, f *flow, k *class) {
 // back returns the credit of a sub-request.
 func (s *Shaper) back(i int32) {
 	sb := &s.subs[i]
-	s.unlend(sb)
+	s.endLoan(sb)
 	s.unstrand(sb)
 	sb.under = false
 	c := &s.cmds[sb.cmd]

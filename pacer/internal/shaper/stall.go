@@ -47,8 +47,8 @@ func (s *Shaper) lend(sb *sub) {
 	s.classes[c.Class].lent += sb.wire
 }
 
-// unlend ends the loan of credit that came back, or of a response that is expected again.
-func (s *Shaper) unlend(sb *sub) {
+// endLoan ends the loan of credit that came back, or of a response that is expected again.
+func (s *Shaper) endLoan(sb *sub) {
 	if !sb.lent {
 		return
 	}
@@ -72,7 +72,7 @@ func (s *Shaper) hear(at int32, now time.Duration) {
 	}
 	for i := range s.subs {
 		if sb := &s.subs[i]; sb.under && s.cmds[sb.cmd].flow == at {
-			s.unlend(sb)
+			s.endLoan(sb)
 		}
 	}
 }

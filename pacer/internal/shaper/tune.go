@@ -95,9 +95,9 @@ func (t *tuner) sample(sb *sub, now time.Duration, drained bool) {
 	}
 }
 
-// Flooded records that the interface could not absorb what came: it halves the threshold, and
+// Congested records that the interface could not absorb what came: it halves the threshold, and
 // the search by delay begins anew from there.
-func (s *Shaper) Flooded(now time.Duration) {
+func (s *Shaper) Congested(now time.Duration) {
 	s.stats.Floods++
 	t := &s.tune
 	t.starting = false

@@ -209,12 +209,12 @@ func TestFloodedHalvesTheThreshold(t *testing.T) {
 	through(b, p, 2500*time.Millisecond)
 	before := b.s.tune.window
 	require.Greater(t, before, 2*b.s.tune.least())
-	b.s.Flooded(b.now)
+	b.s.Congested(b.now)
 	require.Equal(t, before/2, b.s.tune.window)
 	through(b, p, b.now+500*time.Millisecond)
 	require.Greater(t, b.s.tune.window, 3*before/4)
 	for range 100 {
-		b.s.Flooded(b.now)
+		b.s.Congested(b.now)
 	}
 	require.Equal(t, b.s.tune.least(), b.s.tune.window)
 	require.EqualValues(t, 101, b.s.Stats().Floods)
@@ -255,7 +255,7 @@ func TestTunerStarts(t *testing.T) {
 	through(b, &pipe{rate: 1e9, base: time.Millisecond}, 300*time.Millisecond)
 	require.True(t, b.s.tune.starting)
 	require.EqualValues(t, 200*kib, b.s.Threshold())
-	b.s.Flooded(b.now)
+	b.s.Congested(b.now)
 	require.EqualValues(t, 100*kib, b.s.Threshold())
 	require.False(t, b.s.tune.starting)
 }

@@ -77,7 +77,7 @@ func (e *Engine) make(p *peer, k *wire.Packet, o *Out) bool {
 	case p.welcome:
 		p.welcome, p.welcomed = false, true
 		k.Type, k.Welcome = wire.Welcome, wire.Granted{Epoch: p.mine, Token: p.local, Hello: p.epoch, Limits: e.limits()}
-		o.Path = e.answerPath(p)
+		o.Path = e.responsePath(p)
 		e.attach(p, k, wire.WelcomeLen)
 		if !k.HasResponse && e.crowded() {
 			e.grant(p, k)
@@ -86,18 +86,18 @@ func (e *Engine) make(p *peer, k *wire.Packet, o *Out) bool {
 		p.echo = false
 		e.unnamed(p, false)
 		k.Type, k.Echo = wire.Echo, wire.Echoed{Path: p.echoPath, Stamp: p.echoStamp}
-		o.Path = e.answerPath(p)
+		o.Path = e.responsePath(p)
 	case p.state == established && e.makeProbe(p, k, o):
 	case p.state == established && !(p.alone && e.owesResponse(p)) && e.makePart(p, k, o):
 		k.Type = wire.Flow
 		e.attach(p, k, o.Length)
 	case e.owesResponse(p):
-		k.Type, o.Path = wire.Flow, e.answerPath(p)
+		k.Type, o.Path = wire.Flow, e.responsePath(p)
 		e.attach(p, k, 0)
 		e.owes(p, o.Path)
 		e.Stats.Responses++
 	case p.net != nil && p.net.turn.owed:
-		k.Type, o.Path = wire.Flow, e.answerPath(p)
+		k.Type, o.Path = wire.Flow, e.responsePath(p)
 		e.grant(p, k)
 	default:
 		return false
@@ -141,9 +141,9 @@ func (e *Engine) Seal(o *Out, headers, bytes []byte) {
 	}
 }
 
-// answerPath chooses a path as for a message; if it can, one by which the peer has confirmed all
+// responsePath chooses a path as for a message; if it can, one by which the peer has confirmed all
 // responses: otherwise it would not be known which of them was lost.
-func (e *Engine) answerPath(p *peer) uint8 {
+func (e *Engine) responsePath(p *peer) uint8 {
 	n := p.net
 	if n == nil {
 		p.path = (p.path + 1) % uint8(e.cfg.Paths)

@@ -113,7 +113,7 @@ func (f *rxFlow) refuse(seq uint32) {
 // advanceBase moves the base past the packets that arrived without a gap.
 func (e *Engine) advanceBase(p *peer, f *rxFlow) {
 	for f.seen.has(f.base) {
-		e.unsee(&f.seen, f.base)
+		e.unmark(&f.seen, f.base)
 		f.base++
 	}
 	if f.service == Ordered {
@@ -138,7 +138,7 @@ func (e *Engine) advanceFloor(p *peer, f *rxFlow, floor uint32) {
 	f.floor = floor
 	if int32(floor-f.base) > 0 {
 		for s, n := f.base, min(floor-f.base, wire.Window); n > 0; s, n = s+1, n-1 {
-			e.unsee(&f.seen, s)
+			e.unmark(&f.seen, s)
 		}
 		f.base = floor
 	}
@@ -322,7 +322,7 @@ func (e *Engine) release(p *peer, f *rxFlow, all bool) {
 func (e *Engine) pass(f *rxFlow, first uint32) {
 	for ; int32(first-f.base) > 0; f.base++ {
 		if f.seen.has(f.base) {
-			e.unsee(&f.seen, f.base)
+			e.unmark(&f.seen, f.base)
 			continue
 		}
 		f.refuse(f.base)

@@ -26,8 +26,8 @@ func (e *Engine) see(a *arrivals, seq uint32) {
 	}
 }
 
-// unsee takes a number out.
-func (e *Engine) unsee(a *arrivals, seq uint32) {
+// unmark takes a number out.
+func (e *Engine) unmark(a *arrivals, seq uint32) {
 	if !a.has(seq) {
 		return
 	}

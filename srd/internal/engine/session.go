@@ -34,7 +34,7 @@ func (e *Engine) Receive(from Source, b []byte) {
 		e.Stats.WrongToken++
 		if k.Type == wire.Flow {
 			to := wire.Addr{GID: from.GID, QPN: from.QPN, QKey: e.cfg.Addr.QKey}
-			e.answerStranger(Answer{To: to, Type: wire.Reset, Slot: k.Slot, Reset: k.Token})
+			e.replyUnauthenticated(Answer{To: to, Type: wire.Reset, Slot: k.Slot, Reset: k.Token})
 		}
 		return
 	case p.addr.GID != from.GID:
@@ -154,7 +154,7 @@ func (e *Engine) onHello(from Source, k *wire.Packet, b []byte) {
 	if old {
 		a.Challenge.Known = p.epoch
 	}
-	e.answerStranger(a)
+	e.replyUnauthenticated(a)
 }
 
 // adopt begins a session that the peer asked for.
@@ -243,7 +243,7 @@ func (e *Engine) onWelcome(p *peer, k *wire.Packet) {
 	switch {
 	case w.Epoch < p.epoch:
 		e.Stats.OldEpoch++
-		e.answerStranger(Answer{To: p.addr, Type: wire.Challenge, Token: w.Token, Challenge: wire.Challenged{Known: p.epoch}})
+		e.replyUnauthenticated(Answer{To: p.addr, Type: wire.Challenge, Token: w.Token, Challenge: wire.Challenged{Known: p.epoch}})
 		return
 	case p.epoch == w.Epoch && p.remote == w.Token:
 		e.establish(p)
@@ -274,7 +274,7 @@ func (e *Engine) onReset(from Source, k *wire.Packet) {
 	e.greet(p)
 }
 
-func (e *Engine) answerStranger(a Answer) {
+func (e *Engine) replyUnauthenticated(a Answer) {
 	switch {
 	case !e.strangers.Add(a, e.now):
 		e.Stats.Unanswered++

@@ -48,7 +48,7 @@ func (e *Engine) afterSilence(p *peer, rtt time.Duration) {
 	if n.silent == 0 {
 		return
 	}
-	e.unlose(p, e.now-rtt-rtt/8)
+	e.restoreLost(p, e.now-rtt-rtt/8)
 	if n.patience() == 0 {
 		return
 	}
@@ -59,9 +59,9 @@ func (e *Engine) afterSilence(p *peer, rtt time.Duration) {
 	}
 }
 
-// unlose moves packets that a timer took for lost, and that were sent after since, back to the
+// restoreLost moves packets that a timer took for lost, and that were sent after since, back to the
 // packets under way.
-func (e *Engine) unlose(p *peer, since time.Duration) {
+func (e *Engine) restoreLost(p *peer, since time.Duration) {
 	for _, f := range &p.tx {
 		if f == nil || f.live == nil {
 			continue

@@ -141,16 +141,16 @@ func TestUnlose(t *testing.T) {
 	require.Zero(t, p.flying)
 	require.True(t, l.at(f.una).cancel, "the receiver would be asked for it")
 	l.at(f.una + 5).late = false // something overtook it
-	e.unlose(p, sent[2])
+	e.restoreLost(p, sent[2])
 	require.Equal(t, []uint8{lost, lost, flying, flying, flying, lost}, states())
 	l.at(f.una + 5).late = true
-	e.unlose(p, sent[2])
+	e.restoreLost(p, sent[2])
 	require.Equal(t, []uint8{lost, lost, flying, flying, flying, flying}, states())
 	require.EqualValues(t, 4, p.flying)
 	require.EqualValues(t, 4, paths[0].flying+paths[1].flying)
 	require.False(t, l.at(f.una+2).cancel)
 	require.True(t, l.at(f.una+1).cancel)
-	e.unlose(p, 0)
+	e.restoreLost(p, 0)
 	for i := range 2 {
 		last := time.Duration(0)
 		for k := l.subs[i].head; k != none; k = l.ring[k].next {
@@ -162,14 +162,14 @@ func TestUnlose(t *testing.T) {
 
 	lose()
 	paths[0].retired = true
-	e.unlose(p, 0)
+	e.restoreLost(p, 0)
 	for s := f.una; s != f.nxt; s++ {
 		k := l.at(s)
 		require.Equal(t, k.path == 0, k.state == lost)
 	}
 	paths[0].retired = false
 	e.resend(p) // a session has begun in which it has not arrived
-	e.unlose(p, 0)
+	e.restoreLost(p, 0)
 	require.Equal(t, slices.Repeat([]uint8{lost}, 6), states())
 }
 

@@ -125,7 +125,7 @@ func (m *Machine) onHello(qpn uint32, k *wire.Packet, b []byte) {
 	if old {
 		c.Known = p.epoch
 	}
-	m.answerStranger(g.From, g.Token, c)
+	m.replyUnauthenticated(g.From, g.Token, c)
 }
 
 // repeat sends credit and all responses again to a peer that checks its session: the last ones
@@ -214,7 +214,7 @@ func (m *Machine) onWelcome(p *peer, k *wire.Packet) {
 	switch {
 	case w.Epoch < p.epoch:
 		m.Stats.OldEpoch++
-		m.answerStranger(p.addr, w.Token, wire.Challenged{Known: p.epoch})
+		m.replyUnauthenticated(p.addr, w.Token, wire.Challenged{Known: p.epoch})
 	case p.epoch == w.Epoch && p.remote == w.Token:
 		m.hears(p)
 		m.establish(p)
@@ -227,7 +227,7 @@ func (m *Machine) onWelcome(p *peer, k *wire.Packet) {
 	}
 }
 
-func (m *Machine) answerStranger(to wire.Addr, token uint64, c wire.Challenged) {
+func (m *Machine) replyUnauthenticated(to wire.Addr, token uint64, c wire.Challenged) {
 	if m.strangers.Add(engine.Answer{To: to, Type: wire.Challenge, Token: token, Challenge: c}, m.now) {
 		m.Stats.Challenges++
 	} else {

@@ -24,11 +24,11 @@ type Life struct {
 	Label   string // of the object, for errors
 	parents []*Life
 
-	mu       sync.Mutex
-	children map[string]int // live children by kind
-	closing  chan struct{}  // during a Close: closed when that has ended
-	ruined   bool           // see Ruin
-	done     bool
+	mu        sync.Mutex
+	children  map[string]int // live children by kind
+	closing   chan struct{}  // during a Close: closed when that has ended
+	destroyed bool           // see MarkDestroyed
+	done      bool
 
 	users atomic.Int64 // calls under way; negative once closed
 }
@@ -40,12 +40,12 @@ var serial atomic.Uint64
 // Label names an object without a number of its own, such as "cq 7".
 func Label(kind string) string { return fmt.Sprintf("%s %d", kind, serial.Add(1)) }
 
-// Born registers an object with its parents.
-func (l *Life) Born(kind, label string, parents ...*Life) error {
+// Attach registers an object with its parents.
+func (l *Life) Attach(kind, label string, parents ...*Life) error {
 	for i, p := range parents {
-		if err := p.Adopt(kind); err != nil {
+		if err := p.AddChild(kind); err != nil {
 			for _, q := range parents[:i] {
-				q.Release(kind)
+				q.RemoveChild(kind)
 			}
 			return err
 		}
@@ -54,15 +54,15 @@ func (l *Life) Born(kind, label string, parents ...*Life) error {
 	return nil
 }
 
-// Stillborn undoes Born for an object that could not be made.
-func (l *Life) Stillborn(kind string) {
+// Detach undoes Attach for an object that could not be made.
+func (l *Life) Detach(kind string) {
 	for _, p := range l.parents {
-		p.Release(kind)
+		p.RemoveChild(kind)
 	}
 }
 
-// Adopt counts a child; it fails with ErrClosed once the object closes.
-func (l *Life) Adopt(kind string) error {
+// AddChild counts a child; it fails with ErrClosed once the object closes.
+func (l *Life) AddChild(kind string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closing != nil || l.done {
@@ -75,8 +75,8 @@ func (l *Life) Adopt(kind string) error {
 	return nil
 }
 
-// Release undoes an Adopt.
-func (l *Life) Release(kind string) {
+// RemoveChild undoes an AddChild.
+func (l *Life) RemoveChild(kind string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.children[kind]--; l.children[kind] == 0 {
@@ -115,17 +115,17 @@ func (l *Life) Open(op string) error {
 	return nil
 }
 
-// Ruin is called by a destroy function that has destroyed what calls use and has
+// MarkDestroyed is called by a destroy function that has destroyed what calls use and has
 // more to do: should that fail, calls are refused all the same, but Close can be
 // called again.
-func (l *Life) Ruin() { l.ruined = true }
+func (l *Life) MarkDestroyed() { l.destroyed = true }
 
-// Ruined reports whether Ruin was called, for a destroy function that is called again.
-func (l *Life) Ruined() bool { return l.ruined }
+// Destroyed reports whether MarkDestroyed was called, for a destroy function that is called again.
+func (l *Life) Destroyed() bool { return l.destroyed }
 
-// Quiet waits for calls in progress to return, which must end by themselves, as all on
+// WaitIdle waits for calls in progress to return, which must end by themselves, as all on
 // the data path do. New calls may begin meanwhile.
-func (l *Life) Quiet() {
+func (l *Life) WaitIdle() {
 	for pause := time.Microsecond; l.users.Load() > 0; pause = min(2*pause, time.Millisecond) {
 		time.Sleep(pause)
 	}
@@ -149,7 +149,7 @@ func (l *Life) Moved(kind string, to *Life, also func()) {
 	l.parents[0] = to
 	also()
 	l.mu.Unlock()
-	old.Release(kind)
+	old.RemoveChild(kind)
 }
 
 // Close destroys the object once; callers at the same time wait for that. If it
@@ -180,7 +180,7 @@ func (l *Life) Close(kind string, interrupt func(), destroy func() error) error 
 	l.mu.Unlock()
 	defer close(ended)
 
-	if !l.ruined {
+	if !l.destroyed {
 		l.users.Add(closedBias)
 	}
 	if interrupt != nil {
@@ -193,12 +193,12 @@ func (l *Life) Close(kind string, interrupt func(), destroy func() error) error 
 	err := destroy()
 
 	switch {
-	case err != nil && !l.ruined:
+	case err != nil && !l.destroyed:
 		l.users.Add(-closedBias)
 	case err == nil:
 		// Before other callers of Close return: they may close the parents next.
 		for _, p := range l.parents {
-			p.Release(kind)
+			p.RemoveChild(kind)
 		}
 	}
 	l.mu.Lock()

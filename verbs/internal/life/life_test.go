@@ -15,9 +15,9 @@ import (
 func TestParentRefusesToCloseBeforeItsChildren(t *testing.T) {
 	var parent, child Life
 	parent.Label = "parent"
-	require.NoError(t, child.Born("qp", "child", &parent))
-	require.NoError(t, parent.Adopt("mr"))
-	require.NoError(t, parent.Adopt("mr"))
+	require.NoError(t, child.Attach("qp", "child", &parent))
+	require.NoError(t, parent.AddChild("mr"))
+	require.NoError(t, parent.AddChild("mr"))
 	ok := func() error { return nil }
 
 	err := parent.Close("pd", nil, ok)
@@ -26,19 +26,19 @@ func TestParentRefusesToCloseBeforeItsChildren(t *testing.T) {
 	require.True(t, parent.Enter(), "a refused close leaves it usable")
 	parent.Exit()
 
-	parent.Release("mr")
-	parent.Release("mr")
+	parent.RemoveChild("mr")
+	parent.RemoveChild("mr")
 	require.NoError(t, child.Close("qp", nil, ok))
 	require.NoError(t, child.Close("qp", nil, ok), "twice is fine")
 	require.NoError(t, parent.Close("pd", nil, ok))
-	require.ErrorIs(t, new(Life).Born("mr", "late", &parent), operr.ErrClosed)
+	require.ErrorIs(t, new(Life).Attach("mr", "late", &parent), operr.ErrClosed)
 	require.False(t, parent.Enter())
 }
 
 func TestBirthThatFailsReleasesTheOtherParents(t *testing.T) {
 	var open, closed Life
 	require.NoError(t, closed.Close("cq", nil, func() error { return nil }))
-	require.ErrorIs(t, new(Life).Born("qp", "x", &open, &closed), operr.ErrClosed)
+	require.ErrorIs(t, new(Life).Attach("qp", "x", &open, &closed), operr.ErrClosed)
 	require.NoError(t, open.Close("pd", nil, func() error { return nil }), "nothing is left on it")
 }
 
@@ -55,10 +55,10 @@ func TestFailedCloseCanBeRepeated(t *testing.T) {
 // and the rest can still be destroyed.
 func TestHalfDestroyedIsClosedToCallers(t *testing.T) {
 	var parent, l Life
-	require.NoError(t, l.Born("cq", "cq", &parent))
+	require.NoError(t, l.Attach("cq", "cq", &parent))
 	busy := errors.New("busy")
 	for range 2 {
-		require.ErrorIs(t, l.Close("cq", nil, func() error { l.Ruin(); return busy }), busy)
+		require.ErrorIs(t, l.Close("cq", nil, func() error { l.MarkDestroyed(); return busy }), busy)
 		require.False(t, l.Enter())
 	}
 	require.ErrorIs(t, parent.Close("device", nil, func() error { return nil }), operr.ErrInUse)

@@ -186,8 +186,8 @@ func (o *Objects) useSome(t *testing.T, r *rand.Rand, all map[string]any, args m
 		return
 	}
 	for _, v := range out {
-		if found, ok := v.Interface().(verbs.Found); ok {
-			found.Deliver() // until then no other goroutine can poll, or close
+		if found, ok := v.Interface().(verbs.Polled); ok {
+			found.Dispatch() // until then no other goroutine can poll, or close
 		}
 	}
 	if len(out) == 2 && out[1].IsNil() {

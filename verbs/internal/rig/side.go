@@ -138,7 +138,7 @@ func (s *Side) Do(t testing.TB, b *verbs.Batch, n int) []verbs.WC {
 }
 
 // Dest is the way from a to b for datagrams.
-func Dest(t testing.TB, a, b *Side) verbs.Dest {
+func Dest(t testing.TB, a, b *Side) verbs.Destination {
 	t.Helper()
 	e := b.Endpoint(t)
 	path, err := a.QP.PathTo(e, verbs.ConnectConfig{})
@@ -146,7 +146,7 @@ func Dest(t testing.TB, a, b *Side) verbs.Dest {
 	ah, err := a.PD.CreateAH(path)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, ah.Close()) })
-	return verbs.Dest{AH: ah, QPN: e.QPN, QKey: e.QKey}
+	return verbs.Destination{AH: ah, QPN: e.QPN, QKey: e.QKey}
 }
 
 // Fill makes bytes of a seed.

@@ -40,7 +40,7 @@ func Prepare(l *verbs.Link, cfg verbs.LinkConfig, h wire.Hello, regions []verbs.
 	if err != nil {
 		return nil, verbs.Offer{}, err
 	}
-	if err := l.Own(reads); err != nil {
+	if err := l.AddCloser(reads); err != nil {
 		return nil, verbs.Offer{}, err
 	}
 	var both [2]verbs.Endpoint
@@ -122,7 +122,7 @@ func NewMessages(l *verbs.Link, h wire.Hello, frames, limit int) (*Messages, err
 	w := NewWindows(l.PD())
 	m, err := w.Messages(l, h, frames, limit)
 	if err == nil {
-		err = l.Own(w)
+		err = l.AddCloser(w)
 	}
 	return m, err
 }

@@ -21,7 +21,7 @@ type posted struct {
 	mr      *verbs.MR
 }
 
-// Ended implements [verbs.Ender].
+// Ended implements [verbs.CompletionHandler].
 func (p *posted) Ended(err error) error {
 	p.windows.drop(p.mr)
 	return err
@@ -69,7 +69,7 @@ func (m *Messages) Settle(most time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	for i := range m.posts {
-		if c := &m.posts[i].call; !c.Over() {
+		if c := &m.posts[i].call; !c.Done() {
 			_ = c.Wait(ctx) // the link is closed in any case
 		}
 	}
@@ -85,7 +85,7 @@ func (m *Messages) idlePost(frames int) *posted {
 	}
 	for range 2 {
 		for i := range m.posts {
-			if m.posts[i].call.Over() {
+			if m.posts[i].call.Done() {
 				return &m.posts[i]
 			}
 		}
