@@ -145,11 +145,11 @@ func (b *Batch) CmpSwap(id uint64, flags verbs.SendFlags, at verbs.Remote, compa
 	w.sges, w.a, w.b, w.length = append(w.sges, result), compare, swap, 8
 }
 
-// Raw adds a request of another kind. add is called twice and adds the request to a batch of
+// AddFunc adds a request of another kind. add is called twice and adds the request to a batch of
 // package verbs with the ID and the flags that it is given: now, to validate it, and when it is
 // posted, with the pacer locked, where add must call no method of the pacer. n is the number of
 // bytes that the request sends.
-func (b *Batch) Raw(id uint64, flags verbs.SendFlags, n int, add func(b *verbs.Batch, id uint64, flags verbs.SendFlags)) {
+func (b *Batch) AddFunc(id uint64, flags verbs.SendFlags, n int, add func(b *verbs.Batch, id uint64, flags verbs.SendFlags)) {
 	add(b.check, 0, flags)
 	w := b.next(opOther, id, flags, verbs.Remote{}, nil)
 	w.length, w.other = n, add

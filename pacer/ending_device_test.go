@@ -150,7 +150,7 @@ func TestOtherThatAddsNothingInTheEnd(t *testing.T) {
 		require.NoError(t, err)
 		calls := 0
 		b.Write(1, verbs.Signaled, r.b.mr.Region().At(0), r.a.mr.SGE(0, 8))
-		b.Raw(2, verbs.Signaled, 8, func(b *verbs.Batch, id uint64, flags verbs.SendFlags) {
+		b.AddFunc(2, verbs.Signaled, 8, func(b *verbs.Batch, id uint64, flags verbs.SendFlags) {
 			if calls++; calls == 1 {
 				b.Write(id, flags, r.b.mr.Region().At(0), r.a.mr.SGE(0, 8))
 			}

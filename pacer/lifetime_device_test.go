@@ -429,7 +429,7 @@ func TestOtherAddsOne(t *testing.T) {
 	for _, n := range []int{0, 2} {
 		b, err := q.NewBatch(4)
 		require.NoError(t, err)
-		b.Raw(1, verbs.Signaled, 8, func(b *verbs.Batch, id uint64, flags verbs.SendFlags) {
+		b.AddFunc(1, verbs.Signaled, 8, func(b *verbs.Batch, id uint64, flags verbs.SendFlags) {
 			for range n {
 				b.Read(id, flags, r.b.mr.Region().At(0), r.a.mr.SGE(0, 8))
 			}

@@ -95,7 +95,7 @@ func TestOtherRequests(t *testing.T) {
 	b.FetchAdd(8, 0, at.At(400000), 5, r.a.mr.SGE(500000, 8))
 	b.CmpSwap(9, 0, at.At(400008), verbs.Uint64(r.b.mr.Bytes(), 400008), 77, r.a.mr.SGE(500008, 8))
 	before := verbs.Uint64(r.b.mr.Bytes(), 400000)
-	b.Raw(10, verbs.Signaled, 10, func(b *verbs.Batch, id uint64, flags verbs.SendFlags) {
+	b.AddFunc(10, verbs.Signaled, 10, func(b *verbs.Batch, id uint64, flags verbs.SendFlags) {
 		b.Write(id, flags, at.At(300300), r.a.mr.SGE(0, 10))
 	})
 	n, err := b.Post()
@@ -148,7 +148,7 @@ func TestInlineIsCopiedByPost(t *testing.T) {
 			b.WriteInline(5, verbs.Inline, at.At(300020), local[8:12])
 			b.WriteImmInline(6, 0, 11, at.At(300024), local[:4])
 			b.SendImmInline(7, 0, 13, local[4:8])
-			b.Raw(4, verbs.Inline|verbs.Signaled, 4, func(b *verbs.Batch, id uint64, flags verbs.SendFlags) {
+			b.AddFunc(4, verbs.Inline|verbs.Signaled, 4, func(b *verbs.Batch, id uint64, flags verbs.SendFlags) {
 				b.Write(id, flags, at.At(300030), r.a.mr.SGE(0, 4))
 			})
 		} else {
