@@ -71,7 +71,7 @@ func TestSimulatedLatencies(t *testing.T) {
 	require.Equal(t, map[string]uint64{"store dc": 3, "read dc": 3}, counts(through.Stats().Latencies))
 	require.Equal(t, map[string]uint64{"get tcp": 3, "touch tcp": 3}, counts(tcp.Stats().Latencies))
 	require.Equal(t, map[string]uint64{"store tcp": 3, "get tcp": 3, "touch tcp": 3, "delete gateway": 1}, counts(s.Stats().Latencies))
-	require.Equal(t, map[string]int{server.ModeWhole: 0, server.ModeBounded: 0, server.ModeDC: 1, server.ModeTCP: 1}, s.Stats().Modes)
+	require.Equal(t, map[string]int{server.ModeWhole: 0, server.ModeBounded: 0, server.ModeNone: 0, server.ModeDC: 1, server.ModeTCP: 1}, s.Stats().Modes)
 	for _, l := range append(through.Stats().Latencies, s.Stats().Latencies...) {
 		require.Less(t, time.Duration(l.Nanoseconds.Sum), time.Since(begun))
 	}
