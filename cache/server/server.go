@@ -411,14 +411,22 @@ func (s *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// Do carries out a request of this process, such as a gateway's. The reply's value is a
-// copy, in the request's Into if that has room. If there is no free memory, Do waits at most two leases for memory in quarantine.
+// Do carries out a request of this process, such as a gateway's. The reply's value is a copy, in
+// the request's Into if that has room. If there is no free memory, Do waits at most two leases for
+// memory in quarantine.
 func (s *Server) Do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
 	if err := ctx.Err(); err != nil {
 		return wire.Reply{}, fmt.Errorf("cache: %w", err)
 	}
 	came := time.Since(s.begun)
-	defer s.took(latency.Gateway, latency.Of(q), came)
+	a, err := s.do(ctx, q)
+	if err == nil {
+		s.took(latency.Gateway, latency.Of(q), came)
+	}
+	return a, err
+}
+
+func (s *Server) do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
 	var enough <-chan time.Time // of waiting
 	for {
 		s.mu.Lock()

@@ -275,7 +275,8 @@ const (
 	byServer = "goverbs cache: server"
 )
 
-// sign returns a proof that its maker has the key, good for these two messages only.
+// sign returns a proof that its maker has the key, good for these two messages only: each begins with
+// its length, so no other two have the same bytes.
 func sign(key []byte, label string, hello, challenge []byte) []byte {
 	m := hmac.New(sha256.New, key)
 	m.Write([]byte(label))
