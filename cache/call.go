@@ -13,9 +13,8 @@ import (
 // call is a request that waits for its reply.
 type call struct {
 	id    uint64
-	asked int64
 	op    latency.Op
-	begun time.Duration
+	begun time.Duration // by elapsed
 	reply wire.Reply
 	done  chan error
 }
@@ -70,7 +69,7 @@ func (s *session) queue(ctx context.Context, q *wire.Request) (*call, error) {
 	c := &call{done: make(chan error, 1)}
 	s.last++
 	q.ID, q.Epoch = s.last, s.m.Epoch()
-	c.id, c.asked, c.op, c.begun = q.ID, s.clock(), latency.Of(q), elapsed()
+	c.id, c.op, c.begun = q.ID, latency.Of(q), s.elapsed()
 	s.calls[q.ID] = c
 	s.out = wire.AppendRequest(s.out, q)
 	s.c.count.calls.Add(1)
@@ -108,7 +107,7 @@ func (s *session) replied(b []byte) error {
 		return nil
 	}
 	delete(s.calls, a.ID)
-	s.m.Answered(a.Clock, c.asked, s.clock())
+	s.m.Answered(a.Clock, milliseconds(c.begun), s.clock())
 	if s.by != TCP && a.Status == wire.OK && a.Entry.Version != 0 {
 		s.m.Learn(a.Entry, a.Seq)
 	}

@@ -60,7 +60,7 @@ func (s *session) get(ctx context.Context, key, dst []byte, grow bool) (Item, er
 	if s.by == TCP {
 		return s.ask(ctx, key, dst, grow)
 	}
-	begun := elapsed()
+	begun := s.elapsed()
 	s.mu.Lock()
 	sec, ok := s.enter()
 	if !ok {

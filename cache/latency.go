@@ -20,12 +20,7 @@ type Latency = latency.Latency
 // Histogram has buckets of powers of two.
 type Histogram = histogram.Counts
 
-var loaded = time.Now()
-
-// elapsed returns the time since the program began. It costs half of what [time.Now] does.
-func elapsed() time.Duration { return time.Since(loaded) }
-
-// took counts an operation that has ended.
+// took counts an operation of this session that has ended. begun is when it began, by elapsed.
 func (s *session) took(op latency.Op, begun time.Duration) {
 	by := latency.RDMA
 	switch s.by {
@@ -34,5 +29,5 @@ func (s *session) took(op latency.Op, begun time.Duration) {
 	case DC:
 		by = latency.DC
 	}
-	s.c.latency.Add(by, op, elapsed()-begun)
+	s.c.latency.Add(by, op, s.elapsed()-begun)
 }

@@ -36,7 +36,7 @@ func (c *Client) GetMulti(ctx context.Context, keys [][]byte, into []Result) []R
 	for {
 		s, err := c.session(ctx)
 		if err == nil {
-			begun := elapsed()
+			begun := s.elapsed()
 			if err = s.getMulti(ctx, keys, into); err == nil {
 				s.took(latency.GetMulti, begun)
 			}

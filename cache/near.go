@@ -137,7 +137,7 @@ func (s *session) askClock() {
 	}
 	n.asked = now
 	s.last++
-	s.calls[s.last] = &call{id: s.last, asked: now, done: make(chan error, 1)}
+	s.calls[s.last] = &call{id: s.last, begun: s.elapsed(), done: make(chan error, 1)}
 	s.out = wire.AppendRequest(s.out, &wire.Request{ID: s.last, Epoch: s.m.Epoch(), Op: wire.OpGet, Want: wire.WantNoValue | wire.WantNoBump})
 	s.poke()
 	s.c.count.calls.Add(1)

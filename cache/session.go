@@ -166,7 +166,12 @@ func (s *session) run() {
 }
 
 // clock returns the local time in ms, since the session began.
-func (s *session) clock() int64 { return int64(time.Since(s.begun) / time.Millisecond) }
+func (s *session) clock() int64 { return milliseconds(s.elapsed()) }
+
+// elapsed returns the time since the session began. It costs half of what [time.Now] does.
+func (s *session) elapsed() time.Duration { return time.Since(s.begun) }
+
+func milliseconds(d time.Duration) int64 { return int64(d / time.Millisecond) }
 
 // end ends the session. The first cause counts.
 func (s *session) end(cause error) {

@@ -41,7 +41,7 @@ func (c *Client) SetMulti(ctx context.Context, puts []Entry, into []error) []err
 			err = ctx.Err()
 		}
 		if err == nil {
-			begun := elapsed()
+			begun := s.elapsed()
 			if err = s.setMulti(ctx, puts, into); err == nil {
 				s.took(latency.SetMulti, begun)
 			}
