@@ -1,8 +1,6 @@
 package store
 
 import (
-	"math/bits"
-
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
@@ -49,7 +47,7 @@ func (s *Store) Ranges() (all []Range) {
 
 // eventsOf returns the counters for a record of n bytes.
 func (s *Store) eventsOf(n int) *Events {
-	return &s.events[min(bits.Len(uint(n-1)), len(s.events)-1)]
+	return &s.events[min(rangeOf(n), len(s.events)-1)]
 }
 
 // evicted counts an eviction.
@@ -137,7 +135,7 @@ func (s *Store) Keys(now uint64, id, from, limit int, list []Listed) ([]Listed, 
 			return list, i
 		}
 		it := &s.items[i]
-		if it.version == 0 || s.isFlushed(it.version) || bits.Len(uint(it.place.Length()-1)) != id {
+		if it.version == 0 || s.isFlushed(it.version) || rangeOf(it.place.Length()) != id {
 			continue
 		}
 		r := wire.PeekRecord(s.arena.Bytes(it.place))

@@ -16,9 +16,12 @@ type Size struct {
 // lower entry has. Records that were flushed count until they are removed.
 type Sizes [28]Size
 
+// rangeOf returns the entry for a length.
+func rangeOf(n int) int { return bits.Len(uint(n - 1)) }
+
 // sized counts n more records at a place, or fewer.
 func (s *Store) sized(p wire.Place, n int) {
-	z := &s.sizes[bits.Len(uint(p.Length()-1))]
+	z := &s.sizes[rangeOf(p.Length())]
 	z.Records += n
 	z.Bytes += n * s.arena.SlotSize(p.Length())
 }
