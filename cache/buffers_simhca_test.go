@@ -5,8 +5,6 @@ package cache_test
 import (
 	"bytes"
 	"fmt"
-	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,38 +15,13 @@ import (
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/cache/server"
 	_ "github.com/goverbs/goverbs/cgo/simhca"
-	"github.com/goverbs/goverbs/dc"
-	"github.com/goverbs/goverbs/verbs"
 )
 
 // Many long GETs at once have 16 MiB of registered memory, of which little is left when they are over.
 func TestSimulatedMemoryOfLongGets(t *testing.T) {
-	if !strings.HasPrefix(os.Getenv("SIMHCA"), "mlx5") {
-		t.Skip(`needs SIMHCA="mlx5,mlx5"`)
-	}
 	const most, left = 16 << 20, 1 << 20
 	ctx := within(t)
-	s, err := server.Listen(ctx, "127.0.0.1:0", server.Config{
-		Device: "mlx5_1", Memory: 64 << 20, MaxValue: 24 << 20, DC: server.DCConfig{Responders: 1, Backend: dc.Hardware},
-	})
-	require.NoError(t, err)
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(ctx) }()
-	defer func() {
-		require.NoError(t, s.Close())
-		require.ErrorIs(t, <-served, server.ErrClosed)
-	}()
-	dev, err := verbs.Open("mlx5_0", verbs.DeviceConfig{})
-	require.NoError(t, err)
-	pd, err := dev.AllocPD()
-	require.NoError(t, err)
-	i, err := dc.NewInitiator(dc.InitiatorConfig{PD: pd, Contexts: 2, Backend: dc.Hardware})
-	require.NoError(t, err)
-	defer func() {
-		require.NoError(t, i.Close())
-		require.NoError(t, pd.Close())
-		require.NoError(t, dev.Close())
-	}()
+	s, i := simulated(t, server.Config{Memory: 64 << 20, MaxValue: 24 << 20})
 	c, err := cache.Dial(ctx, s.Addr().String(), cache.Config{DC: i, MaxRecord: 32 << 20})
 	require.NoError(t, err)
 	defer c.Close()

@@ -4,8 +4,6 @@ package cache_test
 
 import (
 	"context"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,38 +13,13 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/cache/server"
 	_ "github.com/goverbs/goverbs/cgo/simhca"
-	"github.com/goverbs/goverbs/dc"
-	"github.com/goverbs/goverbs/verbs"
 )
 
 // Operations are counted by the transport of their client: of one by TCP, of one that READs through
 // the target and calls by TCP, and of this process.
 func TestSimulatedLatencies(t *testing.T) {
-	if !strings.HasPrefix(os.Getenv("SIMHCA"), "mlx5") {
-		t.Skip(`needs SIMHCA="mlx5,mlx5"`)
-	}
 	ctx := within(t)
-	s, err := server.Listen(ctx, "127.0.0.1:0", server.Config{
-		Device: "mlx5_1", Memory: 4 << 20, DC: server.DCConfig{Responders: 1, Backend: dc.Hardware},
-	})
-	require.NoError(t, err)
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(ctx) }()
-	defer func() {
-		require.NoError(t, s.Close())
-		require.ErrorIs(t, <-served, server.ErrClosed)
-	}()
-	dev, err := verbs.Open("mlx5_0", verbs.DeviceConfig{})
-	require.NoError(t, err)
-	pd, err := dev.AllocPD()
-	require.NoError(t, err)
-	i, err := dc.NewInitiator(dc.InitiatorConfig{PD: pd, Contexts: 2, Backend: dc.Hardware})
-	require.NoError(t, err)
-	defer func() {
-		require.NoError(t, i.Close())
-		require.NoError(t, pd.Close())
-		require.NoError(t, dev.Close())
-	}()
+	s, i := simulated(t, server.Config{})
 	through, err := cache.Dial(ctx, s.Addr().String(), cache.Config{DC: i})
 	require.NoError(t, err)
 	defer through.Close()
