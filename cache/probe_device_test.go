@@ -170,7 +170,7 @@ func TestGetsWithoutAMap(t *testing.T) {
 // Clients that READ buckets, beside changes, evictions and a table that doubles: nothing is
 // torn, and nothing that was acknowledged before a Get began is missed.
 func TestBucketsUnderChanges(t *testing.T) {
-	s := serve(t, server.Config{Memory: 4 << 20})
+	s := serve(t, server.Config{Memory: 4 << 20, Lease: quiet})
 	address := s.Addr().String()
 	writer := dial(t, address, cache.Config{})
 	ctx, cancel := context.WithCancel(within(t))
