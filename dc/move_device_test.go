@@ -4,6 +4,7 @@ package dc_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -34,33 +35,42 @@ func TestHostChanges(t *testing.T) {
 	for side, h := range []*host{a, b} {
 		dev, prefix := es[side].Netdev, es[side].Addr.String()+"/24"
 		// What the wire needs beside the address goes with it, and with the link.
-		routes := func() {
+		routes := func(t *testing.T) {
 			lab.IP(t, "route", "replace", "10.77.0.0/24", "dev", dev, "src", es[side].Addr.String(), "table", fmt.Sprint(101+side))
 		}
-		place := func() uint8 {
-			e, err := h.dev.FindGIDAgain(h.gid)
-			require.NoError(t, err)
-			return e.Index
+		// The kernel changes the table some time after the address.
+		place := func(t *testing.T) (at uint8) {
+			require.Eventually(t, func() bool {
+				e, err := h.dev.FindGIDAgain(h.gid)
+				at = e.Index
+				return err == nil
+			}, testTimeout, time.Millisecond)
+			return at
 		}
-		for name, change := range map[string]func(){
-			"address": func() {
-				before := place()
+		for name, change := range map[string]func(t *testing.T){
+			"address": func(t *testing.T) {
+				before := place(t)
 				lab.IP(t, "addr", "del", prefix, "dev", dev)
-				_, err := h.dev.FindGIDAgain(h.gid)
-				require.ErrorIs(t, err, verbs.ErrNoGID)
+				t.Cleanup(func() { lab.IP(t, "addr", "replace", prefix, "dev", dev) })
+				require.Eventually(t, func() bool {
+					_, err := h.dev.FindGIDAgain(h.gid)
+					return errors.Is(err, verbs.ErrNoGID)
+				}, testTimeout, time.Millisecond)
 				time.Sleep(100 * time.Millisecond) // requests fail
 				lab.IP(t, "addr", "add", "10.79.9.9/24", "dev", dev)
 				lab.IP(t, "addr", "add", prefix, "dev", dev)
 				lab.IP(t, "addr", "del", "10.79.9.9/24", "dev", dev)
-				require.NotEqual(t, before, place())
+				require.NotEqual(t, before, place(t))
 			},
-			"link": func() {
+			"link": func(t *testing.T) {
 				lab.IP(t, "link", "set", dev, "down")
 				time.Sleep(100 * time.Millisecond)
 				lab.IP(t, "link", "set", dev, "up")
 			},
-			"link-layer address": func() { lab.IP(t, "link", "set", dev, "address", fmt.Sprintf("02:00:00:00:00:%02x", 0x10+side)) },
-			"name": func() {
+			"link-layer address": func(t *testing.T) {
+				lab.IP(t, "link", "set", dev, "address", fmt.Sprintf("02:00:00:00:00:%02x", 0x10+side))
+			},
+			"name": func(t *testing.T) {
 				for _, names := range [][2]string{{dev, "renamed0"}, {"renamed0", dev}} {
 					lab.IP(t, "link", "set", names[0], "down")
 					lab.IP(t, "link", "set", names[0], "name", names[1])
@@ -78,8 +88,8 @@ func TestHostChanges(t *testing.T) {
 						i.Do(traffic, p, a.write(n, b, 0)) // fails now and then
 					}
 				})
-				change()
-				routes()
+				change(t)
+				routes(t)
 				begin := time.Now()
 				for n, peer := range []*dc.Peer{idle, p} {
 					for {
