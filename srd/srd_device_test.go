@@ -361,7 +361,7 @@ func TestPaths(t *testing.T) {
 	stream(t, q, b.Addr(), 500, 32, 1000)
 	dead, deadLate := oneByOne()
 	t.Logf("median %v, 99 %% %v; with a dead path %v and %v; %+v", healthy, healthyLate, dead, deadLate, a.Stats())
-	require.Less(t, deadLate, max(100*time.Millisecond, 8*dead), "a guest on a busy host is slow as a whole: half of them took so long")
+	require.Less(t, deadLate, max(100*time.Millisecond, 8*dead, 2*healthyLate), "a guest on a busy host is slow as a whole, with all paths too")
 	_ = stop
 }
 
