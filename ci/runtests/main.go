@@ -34,8 +34,8 @@ func main() {
 	var o options
 	only := flag.String("only", "", "regular expression of the names of the jobs to run; the jobs that these need run too")
 	list := flag.Bool("list", false, "print the jobs instead of running them")
-	soak := flag.Int("soak", 0, "run the device tests so many times beside busy loops, and count the failures")
-	busy := flag.Int("busy", 6, "busy loops beside -soak")
+	flag.IntVar(&o.soak, "soak", 0, "run the device tests so many times beside busy loops, and count the failures")
+	flag.IntVar(&o.busy, "busy", 6, "busy loops beside -soak")
 	flag.BoolVar(&o.long, "long", false, "run the long versions of the tests")
 	flag.StringVar(&o.device, "device", "", "RDMA device of this host to use instead of virtual machines")
 	flag.IntVar(&o.slots, "slots", 2, "virtual machines, and tests on simulated devices, at a time")
@@ -48,7 +48,7 @@ func main() {
 	}
 	match, err := regexp.Compile("^(" + *only + ")")
 	if err == nil {
-		err = run(ctx, o, match, *list, *soak, *busy)
+		err = run(ctx, o, match, *list)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "runtests:", err)
@@ -56,7 +56,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, o options, match *regexp.Regexp, list bool, soak, busy int) error {
+func run(ctx context.Context, o options, match *regexp.Regexp, list bool) error {
 	r, err := newRunner(o)
 	if err != nil {
 		return err
@@ -69,8 +69,8 @@ func run(ctx context.Context, o options, match *regexp.Regexp, list bool, soak, 
 		return nil
 	}
 	r.versions(ctx)
-	if soak > 0 {
-		return r.soak(ctx, jobs, soak, busy)
+	if o.soak > 0 {
+		return r.soak(ctx, jobs)
 	}
 	start := time.Now()
 	r.runAll(ctx, jobs)

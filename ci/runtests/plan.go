@@ -9,7 +9,7 @@ import (
 type options struct {
 	long, sanitize, newer bool
 	device                string
-	slots                 int
+	slots, soak, busy     int
 }
 
 // Guests are pairs of kernel and userland: Debian 12 has Linux 6.1 and rdma-core 44,
@@ -135,7 +135,7 @@ func join(lists ...[]string) (out []string) {
 
 // limit returns how long the tests of a package may take before they are stopped as hanging.
 func (o *options) limit() time.Duration {
-	if o.long {
+	if o.long || o.soak > 0 {
 		return 2 * time.Hour
 	}
 	return 20 * time.Minute

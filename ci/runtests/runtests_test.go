@@ -104,7 +104,8 @@ func TestSoakCountsFailures(t *testing.T) {
 	require.NoError(t, os.Mkdir("verbs", 0o755))
 	build := &job{name: "build", first: true, command: []string{"sh", "-c", "echo 'cd .. && exec ./go' >build/test2json && chmod +x build/test2json"}}
 	j := &job{name: "x", needs: words("build"), slots: 1, tests: &tests{packages: words("./verbs"), programs: flavor{name: "plain"}}}
-	require.ErrorContains(t, r.soak(t.Context(), []*job{build, j}, 3, 0), "1 tests or jobs failed at least once")
+	r.o.soak = 3
+	require.ErrorContains(t, r.soak(t.Context(), []*job{build, j}), "1 tests or jobs failed at least once")
 	n, err := os.ReadFile("n")
 	require.NoError(t, err)
 	require.Equal(t, "4\n", string(n), "three calls")

@@ -11,7 +11,7 @@ import (
 
 // soak runs the device tests among the jobs, those of test programs, again and again beside
 // busy loops, and prints how often each test failed.
-func (r *runner) soak(ctx context.Context, jobs []*job, rounds, busy int) error {
+func (r *runner) soak(ctx context.Context, jobs []*job) error {
 	var prepare, again []*job
 	for _, j := range jobs {
 		if j.tests != nil && j.tests.programs.name != "" {
@@ -24,7 +24,7 @@ func (r *runner) soak(ctx context.Context, jobs []*job, rounds, busy int) error 
 		}
 	}
 	r.runAll(ctx, prepare)
-	for range busy {
+	for range r.o.busy {
 		loop := exec.CommandContext(ctx, "sh", "-c", "while :; do :; done")
 		if err := loop.Start(); err != nil {
 			return err
@@ -34,7 +34,7 @@ func (r *runner) soak(ctx context.Context, jobs []*job, rounds, busy int) error 
 	failures := make(map[string]int)
 	start := time.Now()
 	done := 0
-	for ; done < rounds && ctx.Err() == nil; done++ {
+	for ; done < r.o.soak && ctx.Err() == nil; done++ {
 		r.failures, r.failed = map[string]error{}, nil
 		r.runAll(ctx, again)
 		for _, j := range r.failed {
@@ -49,9 +49,9 @@ func (r *runner) soak(ctx context.Context, jobs []*job, rounds, busy int) error 
 				failures[j.name]++
 			}
 		}
-		fmt.Printf("## round %d of %d, %.0f s\n", done+1, rounds, time.Since(start).Seconds())
+		fmt.Printf("## round %d of %d, %.0f s\n", done+1, r.o.soak, time.Since(start).Seconds())
 	}
-	fmt.Printf("## failures in %d rounds beside %d busy loops\n", done, busy)
+	fmt.Printf("## failures in %d rounds beside %d busy loops\n", done, r.o.busy)
 	for _, name := range slices.Sorted(maps.Keys(failures)) {
 		fmt.Printf("%3d  %s\n", failures[name], name)
 	}
