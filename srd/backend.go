@@ -1,14 +1,16 @@
 package srd
 
 import (
-	crand "crypto/rand"
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/boottime"
 	"github.com/goverbs/goverbs/srd/internal/engine"
+	"github.com/goverbs/goverbs/srd/internal/session"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -24,7 +26,7 @@ type machine interface {
 	Wait() time.Duration
 	Fragment() int
 	Peers(f func(*engine.PeerStats))
-	Count() *engine.Stats
+	Count() *session.Stats
 }
 
 // driver moves packets between a machine and a device. Its methods are called with the
@@ -91,13 +93,23 @@ func (ep *Endpoint) closeDevice(qps []*verbs.QP, mr *verbs.MR, cq *verbs.CQ) err
 	return nil
 }
 
-// secrets returns random numbers for a machine, and the deployment's key if there is one.
-func (ep *Endpoint) secrets() (seed [32]byte, key *wire.Key, err error) {
-	_, err = crand.Read(seed[:])
-	if k := ep.cfg.Key; k != nil {
-		key = &wire.Key{binary.LittleEndian.Uint64(k), binary.LittleEndian.Uint64(k[8:])}
+// sessions makes the endpoint's address, and returns the configuration of its sessions. Up to idle
+// receives are not posted at times; of the others, peers may have packets under way for three
+// quarters.
+func (ep *Endpoint) sessions(qpn uint32, mtu, idle int) session.Config {
+	cfg := &ep.cfg
+	ep.addr = Addr{GID: ep.gid.GID, QPN: qpn, QKey: cfg.QKey}
+	c := session.Config{
+		Addr: ep.addr.wire(), Wall: uint64(time.Now().UnixNano()), MTU: mtu,
+		Boot:     func() time.Duration { return time.Duration(boottime.Now().UnixNano()) },
+		MaxPeers: cfg.MaxPeers, MaxMessage: cfg.MaxMessage, Budget: (cfg.Receives - idle) * 3 / 4,
+		AckDelay: cfg.ackDelay, PeerTimeout: cfg.PeerTimeout,
 	}
-	return seed, key, err
+	rand.Read(c.Seed[:])
+	if k := cfg.Key; k != nil {
+		c.Key = &wire.Key{binary.LittleEndian.Uint64(k), binary.LittleEndian.Uint64(k[8:])}
+	}
+	return c
 }
 
 // toldOfKeys logs a warning if the packet that was just received has another key than the

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/alarm"
 	"github.com/goverbs/goverbs/srd/internal/engine"
+	"github.com/goverbs/goverbs/srd/internal/session"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -131,8 +132,8 @@ func Open(cfg Config) (*Endpoint, error) {
 		return nil, fmt.Errorf("srd: open: %w: a key of %d bytes; it has 16", verbs.ErrAttributes, len(cfg.Key))
 	}
 	ep := &Endpoint{cfg: cfg, logs: logs{to: cfg.Log}, gid: cfg.GID, start: time.Now(), queues: make(map[*SendQueue]bool), unused: none, nudged: make(chan struct{}, 1)}
-	ep.pool.budget, ep.pool.patience = cfg.Buffers, cmp.Or(cfg.PeerTimeout, engine.DefaultPeerTimeout)/8
-	ep.grace = cmp.Or(cfg.ackDelay, engine.DefaultAckDelay)
+	ep.pool.budget, ep.pool.patience = cfg.Buffers, cmp.Or(cfg.PeerTimeout, session.DefaultPeerTimeout)/8
+	ep.grace = cmp.Or(cfg.ackDelay, session.DefaultAckDelay)
 	ep.handles.init(ep)
 	if err := ep.newBackend(); err != nil {
 		return nil, errors.Join(fmt.Errorf("srd: open: %w", err), ep.closeDriver())

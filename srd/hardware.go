@@ -3,7 +3,6 @@ package srd
 import (
 	"fmt"
 	"math/rand/v2"
-	"time"
 
 	"github.com/goverbs/goverbs/srd/internal/engine"
 	"github.com/goverbs/goverbs/srd/internal/offload"
@@ -81,15 +80,7 @@ func newHardware(ep *Endpoint, efa verbs.EFAFeatures) error {
 	for i := range h.slots {
 		h.free = append(h.free, uint32(i))
 	}
-	seed, key, err := ep.secrets()
-	if err != nil {
-		return err
-	}
-	ep.addr = Addr{GID: ep.gid.GID, QPN: h.qp.Num(), QKey: cfg.QKey}
-	h.m = offload.New(offload.Config{
-		Addr: ep.addr.wire(), Host: (*host)(ep), Wall: uint64(time.Now().UnixNano()), Seed: seed, Key: key, MTU: h.stride, Slots: slots,
-		MaxPeers: cfg.MaxPeers, MaxMessage: cfg.MaxMessage, Budget: (cfg.Receives - h.idle()) * 3 / 4, PeerTimeout: cfg.PeerTimeout,
-	})
+	h.m = offload.New(offload.Config{Config: ep.sessions(h.qp.Num(), h.stride, h.idle()), Host: (*host)(ep), Slots: slots})
 	ep.e = h.m
 	return nil
 }
@@ -210,7 +201,9 @@ func (h *hardware) flush() {
 		if o.Length > 0 {
 			gather(b[o.Headers:][:o.Length], h.ep.requests[uint32(o.Tag)].data, o.Offset)
 		}
-		h.m.Seal(o, b[:o.Headers])
+		if o.Seal {
+			h.m.Seal(&o.To, b[:o.Headers], nil)
+		}
 		h.slots[i] = flight{to: o.To, length: o.Headers + o.Length}
 		h.launch(i)
 	}

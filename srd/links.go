@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/boottime"
 	"github.com/goverbs/goverbs/srd/internal/engine"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
@@ -124,25 +123,12 @@ func newLinks(ep *Endpoint) error {
 	for i := range l.slots {
 		l.free = append(l.free, uint32(i))
 	}
-	seed, key, err := ep.secrets()
-	if err != nil {
-		return err
-	}
-	ep.addr = Addr{GID: ep.gid.GID, QPN: l.paths[0].qp.Num(), QKey: cfg.QKey}
-	c := cfg.engine()
-	c.Silent, c.Boot = l.silent, func() time.Duration { return time.Duration(boottime.Now().UnixNano()) }
-	c.Addr, c.Host, c.Wall, c.Seed, c.Key, c.MTU = ep.addr.wire(), (*host)(ep), uint64(time.Now().UnixNano()), seed, key, mtu.Bytes()
-	l.e = engine.New(c)
+	l.e = engine.New(engine.Config{
+		Config: ep.sessions(l.paths[0].qp.Num(), mtu.Bytes(), 0), Host: (*host)(ep), Silent: l.silent,
+		Paths: cfg.Paths, MinTimeout: cfg.minTimeout,
+	})
 	ep.e = l.e
 	return nil
-}
-
-// engine returns the part of the configuration that concerns the engine.
-func (cfg *Config) engine() engine.Config {
-	return engine.Config{
-		Paths: cfg.Paths, MaxPeers: cfg.MaxPeers, MaxMessage: cfg.MaxMessage, Budget: cfg.Receives * 3 / 4,
-		MinTimeout: cfg.minTimeout, AckDelay: cfg.ackDelay, PeerTimeout: cfg.PeerTimeout,
-	}
 }
 
 // begin posts the receives of all queue pairs, and activates them.

@@ -47,7 +47,9 @@ func (l *links) flush() {
 		if o.Length > 0 {
 			gather(b[o.Headers:][:o.Length], l.ep.requests[uint32(o.Tag)].data, o.Offset)
 		}
-		l.e.Seal(o, b[:o.Headers], b[o.Headers:][:o.Length])
+		if o.Seal {
+			l.e.Seal(&o.To, b[:o.Headers], b[o.Headers:][:o.Length])
+		}
 		s := &l.slots[i]
 		s.to, s.length, s.path, s.stranger = o.To, o.Headers+o.Length, o.Path, o.Stranger
 		l.launch(i)

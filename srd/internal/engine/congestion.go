@@ -29,10 +29,10 @@ func (e *Engine) sample(p *peer, i uint8, rtt time.Duration) {
 	if x.lately == 0 || rtt < x.lately {
 		x.lately = rtt
 	}
-	if n.middle == 0 || e.now >= n.judgeAt {
+	if n.middle == 0 || e.Now >= n.judgeAt {
 		n.middle = e.roundTrip(n)
 		e.judge(p, n)
-		n.judgeAt = e.now + n.middle
+		n.judgeAt = e.Now + n.middle
 	}
 }
 

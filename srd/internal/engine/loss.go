@@ -13,7 +13,7 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 	e.granted(p, r.Grant)
 	n.pressure = r.Pressure
 	if e.waits(p) { // there may be room again, for any flow
-		e.enqueue(p)
+		e.Enqueue(&p.Peer)
 	}
 	f := p.tx[r.Service]
 	if f == nil {
@@ -22,20 +22,20 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 	}
 	switch {
 	case n.pressure == NoMemory:
-		p.progress, p.large = e.now, e.now // the peer is there, and packets arrive
+		p.Progress, p.large = e.Now, e.Now // the peer is there, and packets arrive
 		e.holdBack(f)
 	case f.live != nil && f.live.hold > 0:
 		f.live.hold = 0
-		e.enqueue(p)
+		e.Enqueue(&p.Peer)
 	}
 	echoed := r.HasEcho && int(r.EchoPath) < e.cfg.Paths
 	fresh := false
 	var sentAt, rtt time.Duration
 	if echoed {
-		age := time.Duration(e.stamp()-r.EchoStamp) * time.Microsecond
+		age := time.Duration(e.Stamp()-r.EchoStamp) * time.Microsecond
 		rtt = age - time.Duration(r.Delay)*time.Microsecond
 		if echoed = age < e.cfg.PeerTimeout && rtt >= 0; echoed {
-			sentAt, fresh = e.now-age, e.newer(&n.paths[r.EchoPath], age)
+			sentAt, fresh = e.Now-age, e.newer(&n.paths[r.EchoPath], age)
 		}
 		if fresh {
 			n.newest = max(n.newest, sentAt)
@@ -70,7 +70,7 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 		if tries == 1 { // else it is not known by which path it arrived
 			s := &l.subs[path]
 			s.newest, l.told = max(s.newest, sent), max(l.told, sent)
-			s.armed, s.probed, s.backoff = e.now, false, 0
+			s.armed, s.probed, s.backoff = e.Now, false, 0
 			last[path] = max(last[path], sent)
 			by |= 1 << path
 			e.arrived(p, path)
@@ -86,7 +86,7 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 		}
 	}
 	if progress {
-		p.progress = e.now
+		p.Progress = e.Now
 		e.endSilence(p)
 	}
 	if echoed && !fresh && (progress || n.paths[r.EchoPath].strayed()) {
@@ -96,7 +96,7 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 	for ; by != 0; by &= by - 1 { // one packet is echoed, by one path
 		i := bits.TrailingZeros16(by)
 		if sent := last[i]; sent > more && !(echoed && i == int(r.EchoPath)) { // how long others waited in a burst is not known
-			e.sample(p, uint8(i), e.now-sent-min(time.Duration(r.Delay)*time.Microsecond, e.ackDelay))
+			e.sample(p, uint8(i), e.Now-sent-min(time.Duration(r.Delay)*time.Microsecond, e.ackDelay))
 		}
 	}
 	l := f.live
@@ -106,7 +106,7 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 	if fresh { // a response of that sub-flow, whatever it says of others
 		s := &l.subs[r.EchoPath]
 		s.newest, l.told = max(s.newest, sentAt), max(l.told, sentAt)
-		s.armed, s.probed, s.backoff = e.now, false, 0
+		s.armed, s.probed, s.backoff = e.Now, false, 0
 		n.paths[r.EchoPath].works()
 	}
 	for i := range e.cfg.Paths {
@@ -131,8 +131,8 @@ func (e *Engine) holdBack(f *txFlow) {
 	if l == nil || l.hold > 0 {
 		return
 	}
-	l.hold = e.now + min(AskAgain, e.cfg.PeerTimeout/32)
-	e.wake(f.p, l.hold)
+	l.hold = e.Now + min(AskAgain, e.cfg.PeerTimeout/32)
+	e.Wake(&f.p.Peer, l.hold)
 }
 
 // heldBack lets a flow go on that was held back for long enough, and else returns the time when
@@ -142,11 +142,11 @@ func (e *Engine) heldBack(f *txFlow) time.Duration {
 	switch {
 	case l == nil || l.hold == 0:
 		return never
-	case e.now < l.hold:
+	case e.Now < l.hold:
 		return l.hold
 	}
 	l.hold = 0
-	e.enqueue(f.p)
+	e.Enqueue(&f.p.Peer)
 	return never
 }
 
@@ -163,7 +163,7 @@ func (e *Engine) overtaken(f *txFlow, path uint8) {
 		k := &f.live.ring[s.head]
 		if k.sent+allowed >= s.newest {
 			if k.sent < s.newest {
-				e.wake(f.p, s.armed+e.timeout(f, s, path))
+				e.Wake(&f.p.Peer, s.armed+e.timeout(f, s, path))
 			}
 			return
 		}
@@ -215,7 +215,7 @@ func (e *Engine) expire(f *txFlow) time.Duration {
 			continue
 		}
 		end := s.armed + e.timeout(f, s, i)
-		if e.now >= end {
+		if e.Now >= end {
 			e.expired(f, i)
 			if f.live == nil || s.empty() {
 				continue
@@ -232,7 +232,7 @@ func (e *Engine) expired(f *txFlow, path uint8) {
 	s := &f.live.subs[path]
 	all := s.probed
 	e.unanswered(e.network(f.p), s.armed)
-	s.armed = e.now
+	s.armed = e.Now
 	if s.probed {
 		s.backoff = min(s.backoff+1, 10)
 	}

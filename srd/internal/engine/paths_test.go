@@ -506,7 +506,7 @@ func TestProbeWaitsForItsTurn(t *testing.T) {
 		w := settledPair(t, nil)
 		n := w.nodes[0]
 		e, p := n.e, n.e.peers[0]
-		p.echo, p.welcome = first == wire.Echo, first == wire.Welcome
+		p.echo, p.Welcome = first == wire.Echo, first == wire.Welcome
 		e.timedOut(p, 1)
 		sent := answers(n)
 		require.Len(t, sent, 2)

@@ -61,8 +61,8 @@ func (e *Engine) onPart(p *peer, k *wire.Packet) {
 	}
 	e.advanceFloor(p, f, t.Floor)
 	gap := e.network(p).gap(k.SubFlow%MaxPaths, k.SubSeq)
-	p.net.used = e.now
-	f.hasEcho, f.echoPath, f.echoStamp, f.echoAt = true, k.SubFlow, k.Stamp, e.now
+	p.net.used = e.Now
+	f.hasEcho, f.echoPath, f.echoStamp, f.echoAt = true, k.SubFlow, k.Stamp, e.Now
 	now := k.RespondNow || gap
 	switch {
 	case int32(t.Seq-f.base) < 0, f.seen.has(t.Seq):
@@ -180,7 +180,7 @@ func (e *Engine) accept(p *peer, f *rxFlow, t *wire.Part, bytes []byte) int {
 	}
 	copy(a.bytes[t.Offset():], bytes)
 	a.got++
-	a.heard = e.now
+	a.heard = e.Now
 	if a.got == a.count && f.service != Ordered {
 		e.complete(p, f, a)
 	}
@@ -230,7 +230,7 @@ func (e *Engine) reserve(f *rxFlow, first, total uint32, fragment uint16, bytes 
 	} else {
 		a = new(assembly)
 	}
-	*a = assembly{next: f.assemblies, first: first, count: wire.Count(total, fragment), total: total, heard: e.now, bytes: bytes[:total], fragment: fragment}
+	*a = assembly{next: f.assemblies, first: first, count: wire.Count(total, fragment), total: total, heard: e.Now, bytes: bytes[:total], fragment: fragment}
 	f.assemblies = a
 	return a
 }
@@ -247,7 +247,7 @@ func (e *Engine) lacks(p *peer, f *rxFlow, t *wire.Part, first uint32) int {
 		return e.refusal()
 	}
 	e.Stats.Beyond++
-	e.waiting.Add(&f.wait, p.slot, first, t, e.now)
+	e.waiting.Add(&f.wait, p.Slot, first, t, e.Now)
 	return waits
 }
 
@@ -260,7 +260,7 @@ func (f *rxFlow) blocked(first uint32) bool {
 // offer gives memory to the messages that wait for it, and tells their senders to send again.
 func (e *Engine) offer() {
 	for {
-		w, room := e.waiting.Next(e.cfg.Host, e.now)
+		w, room := e.waiting.Next(e.cfg.Host, e.Now)
 		if w == nil {
 			return
 		}
@@ -283,7 +283,7 @@ func (e *Engine) hand(p *peer, f *rxFlow, t *wire.Part, bytes []byte) int {
 	if t.Cancel || len(bytes) > e.cfg.MaxMessage || len(bytes) != int(t.Total) {
 		return refusedHere
 	}
-	e.delivery = Delivery{From: p.addr, Service: t.Service, Bytes: bytes}
+	e.delivery = Delivery{From: p.Addr, Service: t.Service, Bytes: bytes}
 	if len(e.waiting) > 0 && !f.blocked(t.Seq) || !e.cfg.Host.Deliver(&e.delivery, false) {
 		return e.lacks(p, f, t, t.Seq)
 	}
@@ -293,7 +293,7 @@ func (e *Engine) hand(p *peer, f *rxFlow, t *wire.Part, bytes []byte) int {
 
 // complete delivers a message that was assembled.
 func (e *Engine) complete(p *peer, f *rxFlow, a *assembly) {
-	e.delivery = Delivery{From: p.addr, Service: f.service, Bytes: a.bytes}
+	e.delivery = Delivery{From: p.Addr, Service: f.service, Bytes: a.bytes}
 	a.bytes = nil
 	e.remove(f, a)
 	e.Stats.Delivered++
@@ -378,15 +378,15 @@ func (e *Engine) reap(p *peer, f *rxFlow) time.Duration {
 	next := never
 	for a := f.assemblies; a != nil; {
 		after := a.next
-		at := max(a.heard, p.heard.At) + 2*e.cfg.PeerTimeout
+		at := max(a.heard, p.Heard.At) + 2*e.cfg.PeerTimeout
 		switch {
-		case e.now < at:
+		case e.Now < at:
 			next = min(next, at)
 		case a.got < a.count:
 			e.remove(f, a)
 		default:
 			e.release(p, f, true)
-			return e.now + e.cfg.MinTimeout
+			return e.Now + e.cfg.MinTimeout
 		}
 		a = after
 	}

@@ -159,8 +159,8 @@ func TestEchoesThatCannotBe(t *testing.T) {
 	w.model.post(a, 1, Reliable, 64)
 	require.Len(t, answers(a), 1)
 	*x = path{echoedAt: -1}
-	p.net.used = e.now + time.Hour // it is not idle
-	ago := func(d time.Duration) uint32 { return e.stamp() - uint32(d/time.Microsecond) }
+	p.net.used = e.Now + time.Hour // it is not idle
+	ago := func(d time.Duration) uint32 { return e.Stamp() - uint32(d/time.Microsecond) }
 	respond := func(age, delay time.Duration) {
 		e.onResponse(p, &wire.Response{Service: Reliable, HasEcho: true, EchoPath: 1, EchoStamp: ago(age),
 			Delay: uint32(delay / time.Microsecond), Base: p.tx[Reliable].una, Grant: 10})
@@ -204,12 +204,12 @@ func TestStraysBeginNoTimer(t *testing.T) {
 	f := p.tx[Reliable]
 	x, s := &e.network(p).paths[0], &f.live.subs[0]
 	x.strays()
-	x.echoedAt = e.now
+	x.echoedAt = e.Now
 	armed := s.armed
 	w.now += 100 * time.Microsecond
 	e.Advance(a.raw())
 	srtt := x.srtt
-	e.onResponse(p, &wire.Response{Service: Reliable, HasEcho: true, EchoStamp: e.stamp() - 500, Base: f.una, Grant: 10})
+	e.onResponse(p, &wire.Response{Service: Reliable, HasEcho: true, EchoStamp: e.Stamp() - 500, Base: f.una, Grant: 10})
 	require.Greater(t, x.srtt, srtt)
 	require.Equal(t, armed, s.armed)
 }
@@ -223,7 +223,7 @@ func TestResponseIsOneRoundTrip(t *testing.T) {
 	require.Len(t, answers(a), 1)
 	f, x := p.tx[Reliable], &e.network(p).paths[0]
 	x.srtt, x.rttvar = 900*time.Microsecond, 0
-	stamp := e.stamp()
+	stamp := e.Stamp()
 	w.now += 100 * time.Microsecond
 	e.Advance(a.raw())
 	e.onResponse(p, &wire.Response{Service: Reliable, HasEcho: true, EchoStamp: stamp, Base: f.nxt, Grant: 10})

@@ -8,14 +8,14 @@ import "time"
 // endSilence records that something came back by any path.
 func (e *Engine) endSilence(p *peer) {
 	n := e.network(p)
-	n.answered = e.now
+	n.answered = e.Now
 	if p.longs > 0 && p.small == 0 {
-		p.small = e.now
+		p.small = e.Now
 	}
 	if n.silent > 0 {
 		n.silent = 0
-		e.wake(p, e.now) // timers are as short as before
-		e.enqueue(p)
+		e.Wake(&p.Peer, e.Now) // timers are as short as before
+		e.Enqueue(&p.Peer)
 	}
 }
 
@@ -31,7 +31,7 @@ func (e *Engine) unanswered(n *network, armed time.Duration) {
 	if armed < n.silentAt || armed < n.answered {
 		return
 	}
-	n.silentAt = e.now
+	n.silentAt = e.Now
 	n.silent = min(n.silent+1, 8)
 	if n.patience() > 0 {
 		n.window, n.opening = max(n.window/2, smallestWindow), false
@@ -48,7 +48,7 @@ func (e *Engine) afterSilence(p *peer, rtt time.Duration) {
 	if n.silent == 0 {
 		return
 	}
-	e.restoreLost(p, e.now-rtt-rtt/8)
+	e.restoreLost(p, e.Now-rtt-rtt/8)
 	if n.patience() == 0 {
 		return
 	}

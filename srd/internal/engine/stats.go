@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/goverbs/goverbs/srd/internal/session"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
@@ -25,17 +26,14 @@ type PathStats struct {
 	Suspect, Retired bool
 }
 
-// Count returns the counters so far.
-func (e *Engine) Count() *Stats { return &e.Stats }
-
 // Peers calls f for each peer. f must not keep its argument.
 func (e *Engine) Peers(f func(*PeerStats)) {
 	var s PeerStats
 	for _, p := range e.peers {
-		if p.state == vacant {
+		if p.State == session.Vacant {
 			continue
 		}
-		s = PeerStats{Addr: p.addr, Established: p.state == established, UnderWay: int(p.flying), Grant: int(p.grant), Paths: s.Paths[:0]}
+		s = PeerStats{Addr: p.Addr, Established: p.State == session.Established, UnderWay: int(p.flying), Grant: int(p.grant), Paths: s.Paths[:0]}
 		if n := p.net; n != nil {
 			s.Window = int(n.window >> 8)
 			for i := range n.paths[:e.cfg.Paths] {

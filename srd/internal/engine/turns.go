@@ -29,11 +29,14 @@ const (
 	idleTurns = 3
 )
 
+// queue is a list of peers by their networks' turn.next.
+type queue struct{ head, tail uint32 }
+
 // senders are the peers that send now, and those of them that wait for a turn.
 type senders struct {
 	list    []uint32
 	at      int
-	waiting queue         // by their networks' turn.next; valid if length > 0
+	waiting queue         // valid if length > 0
 	length  int           // of waiting
 	granted int           // packets of turns that have not come
 	took    time.Duration // from a grant until its first packet
@@ -65,7 +68,7 @@ type turn struct {
 func (e *Engine) enter(p *peer) {
 	if !p.sender {
 		p.sender = true
-		e.senders.list = append(e.senders.list, p.slot)
+		e.senders.list = append(e.senders.list, p.Slot)
 	}
 }
 
@@ -76,7 +79,7 @@ func (e *Engine) leave(p *peer) {
 		return
 	}
 	for i, slot := range e.senders.list {
-		if slot == p.slot {
+		if slot == p.Slot {
 			e.stops(i)
 			return
 		}
@@ -102,7 +105,7 @@ func (e *Engine) share(p *peer) uint16 {
 	s := &e.senders
 	for range min(2, len(s.list)) { // a look at two each time finds those that stopped
 		s.at = (s.at + 1) % len(s.list)
-		if q := e.peers[s.list[s.at]]; e.now-q.heard.At > senderAge && !q.takesTurns() {
+		if q := e.peers[s.list[s.at]]; e.Now-q.Heard.At > senderAge && !q.takesTurns() {
 			e.stops(s.at)
 			if len(s.list) == 0 {
 				break
@@ -133,7 +136,7 @@ func (e *Engine) sends(p *peer, f *rxFlow, k *wire.Packet) {
 	s, t := &e.senders, &e.network(p).turn
 	if t.since > 0 {
 		if t.first {
-			e.turnTook(e.now - t.since)
+			e.turnTook(e.Now - t.since)
 		}
 		t.since = 0
 	}
@@ -166,8 +169,8 @@ func (e *Engine) turnTook(d time.Duration) {
 	if s.least == 0 || d < s.least {
 		s.least = d
 	}
-	if s.took = min(s.took, d); e.now-s.tookAt >= e.cfg.PeerTimeout/tookShare {
-		s.took, s.least, s.tookAt = s.least, 0, e.now
+	if s.took = min(s.took, d); e.Now-s.tookAt >= e.cfg.PeerTimeout/tookShare {
+		s.took, s.least, s.tookAt = s.least, 0, e.Now
 	}
 }
 
@@ -198,12 +201,12 @@ func (e *Engine) queueTurn(p *peer, front bool) {
 	t.waits, t.next = true, none
 	switch {
 	case s.length == 0:
-		s.waiting = queue{p.slot, p.slot}
+		s.waiting = queue{p.Slot, p.Slot}
 	case front:
-		t.next, s.waiting.head = s.waiting.head, p.slot
+		t.next, s.waiting.head = s.waiting.head, p.Slot
 	default:
-		e.peers[s.waiting.tail].net.turn.next = p.slot
-		s.waiting.tail = p.slot
+		e.peers[s.waiting.tail].net.turn.next = p.Slot
+		s.waiting.tail = p.Slot
 	}
 	s.length++
 }
@@ -239,12 +242,12 @@ func (e *Engine) giveTurns() {
 		}
 		if crowded { // else it has a share
 			if t.since == 0 {
-				t.since, t.first = e.now, t.left == 0
+				t.since, t.first = e.Now, t.left == 0
 			}
 			t.left, t.size = t.left+uint16(size), uint16(size)
 			s.granted += size
-			t.expires = e.now + min(max(turnTimers*e.cfg.MinTimeout, turnTimes*s.took), e.cfg.PeerTimeout/4)
-			e.wake(p, t.expires)
+			t.expires = e.Now + min(max(turnTimers*e.cfg.MinTimeout, turnTimes*s.took), e.cfg.PeerTimeout/4)
+			e.Wake(&p.Peer, t.expires)
 		}
 		e.tellShare(p)
 	}
@@ -252,7 +255,7 @@ func (e *Engine) giveTurns() {
 
 // tellShare sends a peer its grant, in a response if there is a flow for one.
 func (e *Engine) tellShare(p *peer) {
-	e.enqueue(p)
+	e.Enqueue(&p.Peer)
 	for _, f := range &p.rx {
 		if f != nil {
 			f.now = true
@@ -272,7 +275,7 @@ func (e *Engine) grant(p *peer, k *wire.Packet) {
 // again. The grant may have been lost, or the packets: the peer has another turn.
 func (e *Engine) turnOver(p *peer) time.Duration {
 	t := &p.net.turn
-	if t.left > 0 && e.now >= t.expires {
+	if t.left > 0 && e.Now >= t.expires {
 		e.senders.granted -= int(t.left)
 		if t.short {
 			t.most = max(1, t.size-min(t.size, t.left))

@@ -49,10 +49,10 @@ func (m *Machine) onPart(p *peer, k *wire.Packet) {
 	}
 	m.take(p, t, k)
 	if p.answer {
-		m.enqueue(p)
+		m.Enqueue(&p.Peer)
 	} else if p.answerAt == 0 {
-		p.answerAt = m.now + m.cfg.AckDelay
-		m.wake(p, p.answerAt)
+		p.answerAt = m.Now + m.cfg.AckDelay
+		m.Wake(&p.Peer, p.answerAt)
 	}
 }
 
@@ -215,7 +215,7 @@ const leastFragment = 64
 
 // hand delivers a message of one packet as it came.
 func (m *Machine) hand(p *peer, f *rxFlow, t *wire.Part, bytes []byte) int {
-	m.delivery = engine.Delivery{From: p.addr, Service: t.Service, Bytes: bytes}
+	m.delivery = engine.Delivery{From: p.Addr, Service: t.Service, Bytes: bytes}
 	if len(m.waiting) > 0 && !f.blocked(t.Seq) {
 		return m.lacks(p, f, t)
 	}
@@ -235,7 +235,7 @@ func (m *Machine) lacks(p *peer, f *rxFlow, t *wire.Part) int {
 	}
 	m.Stats.Beyond++
 	if f.wait != nil || !f.lacks { // else the flow is told first what may come again
-		m.waiting.Add(&f.wait, p.slot, t.Seq, t, m.now)
+		m.waiting.Add(&f.wait, p.Slot, t.Seq, t, m.Now)
 	}
 	m.again(p, f, t.Seq)
 	return waits
@@ -267,7 +267,7 @@ func (m *Machine) displace(p *peer, f *rxFlow, seq uint32) bool {
 // offer gives memory to the messages that wait for it, and has them sent again.
 func (m *Machine) offer() {
 	for {
-		w, room := m.waiting.Next(m.cfg.Host, m.now)
+		w, room := m.waiting.Next(m.cfg.Host, m.Now)
 		if w == nil {
 			return
 		}
@@ -292,13 +292,13 @@ func (m *Machine) reserve(p *peer, f *rxFlow, seq, total uint32, fragment uint16
 	for len(a.has) < int(a.count+63)/64 {
 		a.has = append(a.has, 0)
 	}
-	m.wake(p, m.now+2*m.cfg.PeerTimeout)
+	m.Wake(&p.Peer, m.Now+2*m.cfg.PeerTimeout)
 	return a
 }
 
 // complete delivers a message that was assembled.
 func (m *Machine) complete(p *peer, f *rxFlow, a *assembly) {
-	m.delivery = engine.Delivery{From: p.addr, Service: f.service, Bytes: a.bytes}
+	m.delivery = engine.Delivery{From: p.Addr, Service: f.service, Bytes: a.bytes}
 	a.bytes = nil
 	m.remove(f, a)
 	m.cfg.Host.Deliver(&m.delivery, true)
@@ -343,7 +343,7 @@ func (m *Machine) remove(f *rxFlow, a *assembly) {
 // reap gives up messages of senders that fell silent, and returns when to look again.
 // Their packets are not sent again, so a sender that is not silent after all gets a refusal.
 func (m *Machine) reap(p *peer, f *rxFlow) time.Duration {
-	if at := p.heard.At + 2*m.cfg.PeerTimeout; m.now < at {
+	if at := p.Heard.At + 2*m.cfg.PeerTimeout; m.Now < at {
 		return at
 	}
 	for f.assemblies != nil {
@@ -380,7 +380,7 @@ func (m *Machine) respond(p *peer, f *rxFlow, now bool) {
 	f.due = true
 	if f.pending++; now || f.pending >= enough {
 		p.answer = true
-		m.enqueue(p)
+		m.Enqueue(&p.Peer)
 	}
 }
 
@@ -422,7 +422,7 @@ func (m *Machine) attach(p *peer, k *wire.Packet, c *packet, bytes int) {
 		}
 		r.NSeen = f.seen.Words(f.base, &r.Seen)
 		r.NRefused = f.refused.Words(f.floor, &r.Refused)
-		if bytes == 0 || wire.HeaderLen+wire.CreditLen+wire.PartLen+r.Len()+bytes <= int(p.fragment)+wire.Overhead {
+		if bytes == 0 || wire.HeaderLen+wire.CreditLen+wire.PartLen+r.Len()+bytes <= int(p.Fragment)+wire.Overhead {
 			k.HasResponse, c.answers = true, f.service+1
 			f.due, f.pending = false, 0
 			f.called()
