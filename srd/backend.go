@@ -128,27 +128,10 @@ func (ep *Endpoint) pumpAt(now time.Duration) {
 	if ep.closed.Load() || ep.failure != nil { // its memory may be gone, or its device
 		return
 	}
-	ep.woke, ep.stale, ep.clock = false, false, now
+	ep.polls.did(now)
 	ep.e.Advance(now)
 	ep.driver.flush()
 	ep.setAlarm(now)
-}
-
-// beginCompletion begins the handling of a completion. A goroutine that was woken before there was
-// anything to do, for a status for instance, does not do what becomes due now.
-func (ep *Endpoint) beginCompletion() {
-	ep.polling = true
-	if !ep.stale {
-		ep.woke = false
-	}
-}
-
-// endCompletion wakes a goroutine that does what is due after a completion, and polls for more.
-func (ep *Endpoint) endCompletion() {
-	ep.stale = true
-	if !ep.woke { // else the goroutine that was woken does what is due
-		ep.attend()
-	}
 }
 
 // gather copies the bytes of a message from offset on that fit into to.

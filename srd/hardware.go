@@ -126,19 +126,19 @@ func (h *hardware) Completed(tag uint64, wc *verbs.WC) {
 	if ep.closed.Load() || h.broken {
 		return
 	}
-	ep.beginCompletion()
-	defer func() { ep.polling = false }()
+	ep.polls.beginCompletion()
+	defer func() { ep.polls.completing = false }()
 	if s := wc.Status(); s == verbs.WCFlushed || s == verbs.WCLocalQPOperation {
 		h.fails(wc.Err())
 		return
 	}
-	ep.clock = ep.now()
-	h.m.Advance(ep.clock)
+	ep.polls.clock = ep.now()
+	h.m.Advance(ep.polls.clock)
 	i := uint32(tag)
 	if tag&recvBit == 0 {
 		h.release(i, outcome(wc.Status()))
 		if h.m.Wait() == 0 {
-			ep.endCompletion()
+			ep.polls.came()
 		}
 		return
 	}
@@ -149,7 +149,7 @@ func (h *hardware) Completed(tag uint64, wc *verbs.WC) {
 		h.m.Stats.Malformed++
 	}
 	h.pending = append(h.pending, i)
-	ep.endCompletion()
+	ep.polls.came()
 }
 
 // outcome returns the outcome of a packet that EFA reports, as libefa translates it.
@@ -199,7 +199,7 @@ func (h *hardware) flush() {
 		}
 		h.free = h.free[:len(h.free)-1]
 		if o.Length > 0 {
-			gather(b[o.Headers:][:o.Length], h.ep.requests[uint32(o.Tag)].data, o.Offset)
+			gather(b[o.Headers:][:o.Length], h.ep.requests.all[uint32(o.Tag)].data, o.Offset)
 		}
 		if o.Seal {
 			h.m.Seal(&o.To, b[:o.Headers], nil)

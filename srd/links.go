@@ -167,7 +167,7 @@ func (l *links) fails(k *link, err error) {
 	if errors.Is(k.cause, verbs.WCFlushed) {
 		k.cause = err
 	}
-	l.ep.nudge()
+	l.ep.polls.nudge()
 }
 
 // mend resets queue pairs that failed, and reports whether all were reset. On Soft-RoCE a

@@ -34,7 +34,7 @@ func (l *links) flush() {
 			l.posting = append(l.posting, k)
 		}
 	}
-	l.handsOver(l.ep.clock)
+	l.handsOver(l.ep.polls.clock)
 	for len(l.free) > 0 {
 		i := l.free[len(l.free)-1]
 		at := l.sendAt(i)
@@ -45,7 +45,7 @@ func (l *links) flush() {
 		l.free = l.free[:len(l.free)-1]
 		o := &l.out
 		if o.Length > 0 {
-			gather(b[o.Headers:][:o.Length], l.ep.requests[uint32(o.Tag)].data, o.Offset)
+			gather(b[o.Headers:][:o.Length], l.ep.requests.all[uint32(o.Tag)].data, o.Offset)
 		}
 		if o.Seal {
 			l.e.Seal(&o.To, b[:o.Headers], b[o.Headers:][:o.Length])
@@ -167,7 +167,7 @@ func (l *links) sent(k *link, i uint32) {
 	f := &l.flushed[s.flush] // or a later one, after so many
 	if f.n > 0 {
 		l.e.Took(f.n, l.ep.now()-f.at)
-		l.ep.grace = l.e.AckDelay()
+		l.ep.polls.grace = l.e.AckDelay()
 	}
 	for _, j := range s.covers[:s.covered] {
 		l.release(k, j)
@@ -202,8 +202,8 @@ func (l *links) Completed(tag uint64, wc *verbs.WC) {
 		return // before a reset
 	}
 	i := uint32(tag)
-	ep.beginCompletion()
-	defer func() { ep.polling = false }()
+	ep.polls.beginCompletion()
+	defer func() { ep.polls.completing = false }()
 	switch {
 	case wc.Status() != verbs.WCSuccess:
 		if tag&recvBit == 0 && wc.Status() != verbs.WCFlushed { // the way it was to take may be gone
@@ -216,7 +216,7 @@ func (l *links) Completed(tag uint64, wc *verbs.WC) {
 	case tag&recvBit == 0:
 		l.sent(k, i)
 		if l.e.Wait() == 0 { // it waited for slots
-			ep.endCompletion()
+			ep.polls.came()
 		}
 		return
 	}
@@ -224,10 +224,10 @@ func (l *links) Completed(tag uint64, wc *verbs.WC) {
 	if n := wc.Len(); wc.HasGRH() && n >= verbs.GRHSize && n <= l.stride {
 		b := l.mr.Bytes()[at:][:n]
 		// What is polled at once came before the first of it was looked at.
-		if l.timed++; !ep.stale || l.timed >= timedEach {
+		if l.timed++; !ep.polls.stale || l.timed >= timedEach {
 			l.timed = 0
-			ep.clock = ep.now()
-			l.e.Advance(ep.clock)
+			ep.polls.clock = ep.now()
+			l.e.Advance(ep.polls.clock)
 		}
 		from := engine.Source{GID: sourceOf(b), QPN: wc.SrcQP()}
 		l.e.Receive(from, b[verbs.GRHSize:])
@@ -237,7 +237,7 @@ func (l *links) Completed(tag uint64, wc *verbs.WC) {
 	if len(k.pending) >= min(postRecvsEach, k.receives/4) { // three quarters may be on their way
 		l.short |= 1 << k.index
 	}
-	ep.endCompletion()
+	ep.polls.came()
 }
 
 // addReceives puts the receives that are to be posted into the path's batch.

@@ -222,6 +222,13 @@ func (e *Engine) resumes(f *txFlow, seq uint32) {
 	e.Wake(&f.p.Peer, s.armed+e.timeout(f, s, k.path))
 }
 
+// arrived records that a packet, sent by a path at that time, has arrived: its timer begins anew.
+func (l *inflight) arrived(path uint8, sent, now time.Duration) {
+	s := &l.subs[path]
+	s.newest, l.told = max(s.newest, sent), max(l.told, sent)
+	s.armed, s.probed, s.backoff = now, false, 0
+}
+
 // landed records that a packet is not under way any more.
 func (e *Engine) landed(p *peer, path uint8) {
 	p.flying--
