@@ -4,6 +4,7 @@
 package hosts
 
 import (
+	"encoding/binary"
 	"time"
 
 	"github.com/goverbs/goverbs/srd/internal/wire"
@@ -59,9 +60,7 @@ func (t *Table) Slot(a wire.Addr) (slot uint32, ok bool) {
 func (t *Table) Share() int { return max(16, t.cfg.MaxPeers/16) }
 
 func (t *Table) host(gid *[16]byte) uint16 {
-	h := wire.NewHash(t.cfg.Secret)
-	h.Add(gid[:])
-	return uint16(h.Sum() % uint64(len(t.counts)))
+	return uint16(wire.Hash(t.cfg.Secret, gid[:]) % uint64(len(t.counts)))
 }
 
 // Admits reports whether a host that greets may have another peer. An idle peer of a host that
@@ -126,10 +125,10 @@ func (t *Table) Shows(g *wire.Greeting, now time.Duration) bool {
 func (t *Table) period(now time.Duration) uint64 { return uint64(now / (t.cfg.EvictAge / 4)) }
 
 func (t *Table) cookie(g *wire.Greeting, period uint64) uint64 {
-	h := wire.NewHash(t.cfg.Secret)
-	h.AddAddr(&g.From)
-	h.AddUint64(g.Epoch)
-	h.AddUint64(g.Token)
-	h.AddUint64(period)
-	return h.Sum()
+	var room [48]byte
+	b := g.From.Append(room[:0])
+	for _, v := range [...]uint64{g.Epoch, g.Token, period} {
+		b = binary.BigEndian.AppendUint64(b, v)
+	}
+	return wire.Hash(t.cfg.Secret, b)
 }
