@@ -12,7 +12,7 @@ import (
 // that classes do not wait for each other, nor small acquisitions behind large ones.
 func (p *Pacer) admissions() error {
 	for n := len(p.admit); n < 2*p.s.Classes(); n++ {
-		f, err := p.s.AddFlow(shaper.FlowConfig{ID: 1<<63 + uint64(n), Patient: true})
+		f, err := p.s.AddFlow(shaper.FlowConfig{Patient: true})
 		if err != nil {
 			return err
 		}

@@ -1,8 +1,7 @@
 package pacer
 
 import (
-	"time"
-
+	"github.com/goverbs/goverbs/internal/histogram"
 	"github.com/goverbs/goverbs/pacer/internal/shaper"
 )
 
@@ -24,16 +23,14 @@ type Stats struct {
 }
 
 // ClassStats are the counters and gauges of a class: bytes outstanding, requests queued, and
-// grants, with the times that requests waited for their first grant: their sum and their
-// distribution.
+// grants, with the times that requests waited for their first grant.
 type ClassStats struct {
 	Name string
 	shaper.ClassStats
 }
 
-// DelayLimit returns the longest wait that entry i of ClassStats.Delays counts; the last entry
-// counts any longer one.
-func DelayLimit(i int) time.Duration { return shaper.DelayLimit(i) }
+// Histogram has buckets of powers of two.
+type Histogram = histogram.Counts
 
 // Stats returns the counters and gauges.
 func (p *Pacer) Stats() Stats {

@@ -173,13 +173,13 @@ func Run(cfg Config) (Result, error) {
 			return Result{}, err
 		}
 		*r = requester{s: s, up: link{rate: w.Link}, port: link{rate: w.Link}, began: map[shaper.Request]time.Duration{}}
-		for k := range w.Servers {
-			f, err := s.AddFlow(shaper.FlowConfig{ID: uint64(k)})
+		for range w.Servers {
+			f, err := s.AddFlow(shaper.FlowConfig{})
 			if err != nil {
 				return Result{}, err
 			}
 			r.flows = append(r.flows, f)
-			if f, err = s.AddFlow(shaper.FlowConfig{ID: uint64(w.Servers + k)}); err != nil {
+			if f, err = s.AddFlow(shaper.FlowConfig{}); err != nil {
 				return Result{}, err
 			}
 			r.quick = append(r.quick, f)

@@ -11,7 +11,7 @@ const (
 	Put                // it takes data away: whole, and held by the outbound budget alone
 )
 
-// Command is what a host writes into the command queue.
+// Command is a request of the host.
 type Command struct {
 	Kind   Kind
 	Length int
@@ -21,9 +21,7 @@ type Command struct {
 	Fence bool
 	// Whole keeps a GET in one piece.
 	Whole bool
-	// Deadline is when it should have been granted at the latest; 0 means none.
-	Deadline time.Duration
-	Tag      uint64 // the driver's
+	Tag   uint64 // the driver's
 }
 
 // Request is a command that was submitted, until [Shaper.Free].
@@ -44,7 +42,7 @@ type command struct {
 	dropped bool  // cancelled: nothing of it is issued again
 	ended   bool  // finished, and told
 	failed  int   // sub-requests that wait to be issued again
-	next    int32 // in the command queue, the flow's GETs or PUTs, the finished or the free ones
+	next    int32 // in the flow's GETs or PUTs, the finished or the free ones
 	nextFen int32
 }
 
@@ -88,12 +86,12 @@ func (s *Shaper) drop(l *list, c int32) {
 	}
 }
 
-// Submit writes a command into the command queue. It never waits: [Shaper.Next]
-// returns the command when it may go.
+// Submit puts a command into the queue of its flow. It never waits: [Shaper.Next] returns the
+// command when it may go.
 func (s *Shaper) Submit(f Flow, c Command, now time.Duration) (Request, error) {
 	at, err := s.command(f, &c, now)
 	if err == nil {
-		s.push(&s.written, at)
+		s.enqueue(at)
 	}
 	return Request(at), err
 }
@@ -120,13 +118,6 @@ func (s *Shaper) command(f Flow, c *Command, now time.Duration) (int32, error) {
 	s.pending++
 	s.flows[f].commands++
 	return i, nil
-}
-
-// schedule sorts the commands of the command queue into flow queues.
-func (s *Shaper) schedule() {
-	for c := s.pop(&s.written); c != none; c = s.pop(&s.written) {
-		s.enqueue(c)
-	}
 }
 
 // begin gives a command its place in its flow and class.
@@ -233,7 +224,6 @@ func (s *Shaper) Free(r Request) {
 // Cancel withdraws the part of a request that has not been granted. The device has the rest: the
 // request finishes once that is over.
 func (s *Shaper) Cancel(r Request) {
-	s.schedule()
 	cmd := &s.cmds[r]
 	if cmd.ended {
 		return

@@ -100,13 +100,8 @@ func (s *Shaper) issue(p *candidate, now time.Duration) Sub {
 	k.served += float64(p.wire) / float64(k.Weight)
 	k.Granted++
 	s.stats.Granted++
-	if p.late {
-		k.Promoted++
-	}
 	if first {
-		wait := now - c.since
-		k.Waited += wait
-		k.Delays[delayOf(wait)]++
+		k.Waits.Add(uint64(max(now-c.since, 0)))
 	}
 	if c.Kind == Put {
 		s.sending += p.wire

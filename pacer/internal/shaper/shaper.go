@@ -1,10 +1,10 @@
 package shaper
 
 import (
-	"hash/maphash"
-	"math/bits"
 	"math/rand/v2"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/histogram"
 )
 
 // Shaper is the state of one pacer. The zero value is not ready: see New.
@@ -12,13 +12,11 @@ type Shaper struct {
 	cfg     Config
 	classes []class
 
-	written        list // the command queue
 	cmds           []command
 	free, finished list
 	alive          int // commands submitted and not freed
 
 	flows []flow
-	table table
 
 	units   []int32  // the flow that each is assigned to, or none
 	busy    uint64   // which are assigned
@@ -27,7 +25,6 @@ type Shaper struct {
 	clock   uint64   // counts assignments and grants
 	urgent  list     // flows that wait for a unit
 	waiting list
-	hurryAt time.Duration // when one of them is late
 	popped  int
 	present [MaxUnits]candidate
 	quantum int64 // bytes of the deficit policy, for a weight of 1
@@ -73,22 +70,7 @@ type ClassStats struct {
 	Granted     uint64
 	Solicited   uint64
 	Passes      uint64
-	Promoted    uint64
-	Waited      time.Duration // sum over what was granted
-	// Delays counts those waits: each entry the waits of up to [DelayLimit] of its index, and
-	// more than that of the index before; the last one all others.
-	Delays [Delays]uint64
-}
-
-// Delays is the number of entries of ClassStats.Delays.
-const Delays = 13
-
-// DelayLimit returns the longest wait that entry i of Delays counts: 1024 ns for the first, and
-// four times as much for each next one.
-func DelayLimit(i int) time.Duration { return 1024 << (2 * i) }
-
-func delayOf(wait time.Duration) int {
-	return min((bits.Len64(uint64(max(wait-1, 0))>>10)+1)/2, Delays-1)
+	Waits       histogram.Counts // until the first grant of each request, in nanoseconds
 }
 
 type class struct {
@@ -147,8 +129,7 @@ func New(c Config) (*Shaper, error) {
 		return nil, err
 	}
 	empty := list{none, none}
-	s := &Shaper{written: empty, free: empty, finished: empty, urgent: empty, waiting: empty, freeSub: empty, due: none, duePut: none, lease: -1, firstGen: rand.Uint32()}
-	s.table.seed = maphash.MakeSeed()
+	s := &Shaper{free: empty, finished: empty, urgent: empty, waiting: empty, freeSub: empty, due: none, duePut: none, lease: -1, firstGen: rand.Uint32()}
 	s.adopt(c)
 	s.in.tokens, s.out.tokens = float64(c.Burst), float64(c.OutBurst)
 	return s, nil
@@ -165,7 +146,6 @@ func (s *Shaper) Reconfigure(c Config, now time.Duration) error {
 	if len(c.Classes) < len(s.classes) {
 		return ErrConfig
 	}
-	s.schedule()
 	s.in.refill(now)
 	s.out.refill(now)
 	s.adopt(c)
@@ -187,7 +167,6 @@ func (s *Shaper) adopt(c Config) {
 	s.cfg = c
 	s.quantum = c.RspPktLen(max(c.Slice, c.MTU))
 	s.resize(c.Units)
-	s.hurryAt = 0 // Promote may be another
 }
 
 func (b *bucket) set(rate float64, burst int64) {

@@ -58,15 +58,15 @@ func (s *Shaper) priority(f int32) (n int) {
 
 func within(priority int) int { return min(max(priority, -1<<20), 1<<20) }
 
-// urgency orders flows that compete for units: by priority, and then prefers flows that have a
-// deadline, or need no large part of the threshold.
+// urgency orders flows that compete for units: by priority, and then prefers flows that need no
+// large part of the threshold.
 func (s *Shaper) urgency(f int32) int {
 	c := s.first(f)
 	if c == none {
 		return 0
 	}
 	n := 2 * s.priority(f)
-	if s.flows[f].puts.head != none || s.isSmall(&s.cmds[c]) || s.cmds[c].Deadline > 0 {
+	if s.flows[f].puts.head != none || s.isSmall(&s.cmds[c]) {
 		n++
 	}
 	return n
@@ -114,7 +114,6 @@ func (s *Shaper) wait(f int32) {
 		s.flows[l.tail].waiting = f
 	}
 	l.tail = f
-	s.expect(f)
 }
 
 // displace takes the unit from a flow that has not had its turn, and puts the flow at the head
@@ -128,7 +127,6 @@ func (s *Shaper) displace(f int32) {
 		l.tail = f
 	}
 	l.head = f
-	s.expect(f)
 }
 
 // line returns the line in which a flow waits for a unit.
@@ -181,9 +179,6 @@ func (s *Shaper) park(f int32) {
 func (s *Shaper) idle(f int32) {
 	fl := &s.flows[f]
 	if s.hasWork(f) {
-		if fl.waits { // by another command than before, perhaps
-			s.expect(f)
-		}
 		return
 	}
 	fl.deficit, fl.passes = 0, 0
