@@ -1,12 +1,10 @@
-// Package sim simulates many requesters that GET from many servers through one
-// switch, paced by the same shaper as a device or not at all. It is for choosing a
-// threshold, and for what no lab can show.
+// Package sim has the simulation of many requesters that GET from many servers through one
+// switch, paced by the same shaper as a device or not at all.
 //
-// Requests of 48 bytes bring responses of 2,048 (the figures of the published design; both are
-// configurable). A requester's link is slower than the servers' links together, so
-// that responses wait at the switch's port towards it, and are dropped when its
-// buffer is full; the requester asks again when its timer ends, as a reliable
-// connection does.
+// Requests of 48 bytes bring responses of 2,048 (the figures of the published design). A requester's
+// link is slower than the servers' links together, so that responses wait at the switch's port
+// towards it, and are dropped when its buffer is full; the requester asks again when its timer ends,
+// as a reliable connection does.
 package sim
 
 import (
