@@ -45,7 +45,7 @@ func (e *Engine) Receive(from Source, b []byte) {
 	p := e.peers[s.Slot]
 	switch k.Type {
 	case wire.Challenge:
-		e.OnChallenge(&p.Peer, k.Challenge)
+		e.Challenged(&p.Peer, k.Challenge)
 	case wire.Welcome:
 		e.onWelcome(p, k)
 	case wire.Flow:
@@ -99,7 +99,7 @@ func (e *Engine) onHello(from Source, k *wire.Packet, b []byte) {
 		e.Stats.WrongSource++
 		return
 	}
-	s, begun := e.OnHello(k, b)
+	s, begun := e.Greeted(k, b)
 	if s == nil {
 		return
 	}
@@ -146,7 +146,7 @@ func (e *Engine) establish(s *session.Peer) { e.rearm(e.peers[s.Slot]) }
 
 // onWelcome begins or goes on with the session that this side asked for.
 func (e *Engine) onWelcome(p *peer, k *wire.Packet) {
-	if p.State != session.Greeting || !e.OnWelcome(&p.Peer, &k.Welcome) {
+	if p.State != session.Greeting || !e.Welcomed(&p.Peer, &k.Welcome) {
 		return
 	}
 	if k.HasCredit {

@@ -79,7 +79,7 @@ func (m *Machine) onHello(qpn uint32, k *wire.Packet, b []byte) {
 		m.Stats.WrongSource++
 		return
 	}
-	s, begun := m.OnHello(k, b)
+	s, begun := m.Greeted(k, b)
 	if s == nil {
 		return
 	}
@@ -134,13 +134,13 @@ func (m *Machine) onChallenge(p *peer, k *wire.Packet) {
 		m.part(p, known > p.Mine)
 		m.restart(p)
 	}
-	m.OnChallenge(&p.Peer, k.Challenge)
+	m.Challenged(&p.Peer, k.Challenge)
 }
 
 // onWelcome begins or goes on with the session that this side asked for. A late Welcome, when no
 // message waits for it, counts too: the peer relies on it.
 func (m *Machine) onWelcome(p *peer, k *wire.Packet) {
-	if p.State != session.Established && m.OnWelcome(&p.Peer, &k.Welcome) && p.checks >= 2 {
+	if p.State != session.Established && m.Welcomed(&p.Peer, &k.Welcome) && p.checks >= 2 {
 		m.resend(p)
 	}
 }

@@ -17,8 +17,8 @@ func (s *Sessions) Greet(p *Peer) {
 	s.Enqueue(p)
 }
 
-// Limits returns the limits that greetings carry.
-func (s *Sessions) Limits() wire.Limits {
+// limits returns the limits that greetings carry.
+func (s *Sessions) limits() wire.Limits {
 	return wire.LimitsOf(s.cfg.MTU, s.cfg.MaxMessage, s.cfg.EvictAge, s.cfg.Boot()-s.intact)
 }
 
@@ -26,7 +26,7 @@ func (s *Sessions) Limits() wire.Limits {
 func (s *Sessions) Hello(p *Peer, k *wire.Packet) {
 	p.Hellos = min(p.Hellos+1, 200)
 	k.Type, k.Token = wire.Hello, 0
-	k.Greeting = wire.Greeting{From: s.cfg.Addr, Epoch: p.Mine, Token: p.Local, Stamp: p.Own, Limits: s.Limits(), Cookie: p.Cookie}
+	k.Greeting = wire.Greeting{From: s.cfg.Addr, Epoch: p.Mine, Token: p.Local, Stamp: p.Own, Limits: s.limits(), Cookie: p.Cookie}
 }
 
 // GreetAgain has a peer greeted again after d, unless it replies.
@@ -43,11 +43,11 @@ func (s *Sessions) Seal(to *wire.Addr, hello, bytes []byte) {
 	}
 }
 
-// OnHello handles a greeting, which is b, and grants a session to a peer that asks for one. A
+// Greeted handles a greeting, which is b, and grants a session to a peer that asks for one. A
 // stranger first shows by a cookie that it receives at its address; or that it has the
 // deployment's key, and that the greeting is not an old one. Until then no state is kept for it.
-// OnHello returns the peer if a session has begun, or the peer has checked the one that it has.
-func (s *Sessions) OnHello(k *wire.Packet, b []byte) (p *Peer, begun bool) {
+// Greeted returns the peer if a session has begun, or the peer has checked the one that it has.
+func (s *Sessions) Greeted(k *wire.Packet, b []byte) (p *Peer, begun bool) {
 	g := &k.Greeting
 	if g.Token == 0 || g.Epoch == 0 {
 		s.Stats.WrongSource++
@@ -126,8 +126,8 @@ func (s *Sessions) Establish(p *Peer) {
 	s.Enqueue(p)
 }
 
-// OnChallenge greets again, with the cookie.
-func (s *Sessions) OnChallenge(p *Peer, c wire.Challenged) {
+// Challenged greets again, with the cookie.
+func (s *Sessions) Challenged(p *Peer, c wire.Challenged) {
 	if p.State == Established && c.Known > p.Mine { // the peer knows a later incarnation of this endpoint
 		s.Greet(p)
 		c.Cookie = 0
@@ -144,8 +144,8 @@ func (s *Sessions) OnChallenge(p *Peer, c wire.Challenged) {
 	}
 }
 
-// OnWelcome begins or goes on with the session that this side asked for, and reports whether it did.
-func (s *Sessions) OnWelcome(p *Peer, w *wire.Granted) bool {
+// Welcomed begins or goes on with the session that this side asked for, and reports whether it did.
+func (s *Sessions) Welcomed(p *Peer, w *wire.Granted) bool {
 	if w.Hello != p.Mine || w.Token == 0 || w.Epoch == 0 {
 		return false
 	}
@@ -166,5 +166,5 @@ func (s *Sessions) OnWelcome(p *Peer, w *wire.Granted) bool {
 // Grant makes a packet the Welcome of a peer.
 func (s *Sessions) Grant(p *Peer, k *wire.Packet) {
 	p.Welcome = false
-	k.Type, k.Welcome = wire.Welcome, wire.Granted{Epoch: p.Mine, Token: p.Local, Hello: p.Epoch, Limits: s.Limits()}
+	k.Type, k.Welcome = wire.Welcome, wire.Granted{Epoch: p.Mine, Token: p.Local, Hello: p.Epoch, Limits: s.limits()}
 }
