@@ -130,7 +130,7 @@ func twins(t *testing.T, rng *rand.Rand) (direct int) {
 		}
 		a, b := both[0], both[1]
 		require.Equal(t, b.Stats(), a.Stats(), "step %d", step)
-		require.Equal(t, []int64{b.Outstanding(), b.Sending(), int64(b.Alive()), b.Threshold(), int64(b.wake)}, []int64{a.Outstanding(), a.Sending(), int64(a.Alive()), a.Threshold(), int64(a.wake)}, "step %d", step)
+		require.Equal(t, []int64{b.Outstanding(), b.Sending(), int64(b.alive), b.Threshold(), int64(b.wake)}, []int64{a.Outstanding(), a.Sending(), int64(a.alive), a.Threshold(), int64(a.wake)}, "step %d", step)
 		require.Equal(t, []bucket{b.in, b.out}, []bucket{a.in, a.out})
 		require.Equal(t, b.classes, a.classes, "step %d", step)
 		for _, f := range flows {

@@ -249,11 +249,11 @@ func (m *model) check() {
 		}
 		classes[m.reqs[o.Request].Class] += o.wire
 	}
-	if m.s.Outstanding() != out || m.s.small != small || m.s.Sending() != sending || m.s.Alive() != len(m.reqs) {
-		m.fatal("outstanding %d, small %d, sending %d, alive %d; want %d, %d, %d, %d", m.s.Outstanding(), m.s.small, m.s.Sending(), m.s.Alive(), out, small, sending, len(m.reqs))
+	if m.s.Outstanding() != out || m.s.small != small || m.s.Sending() != sending || m.s.alive != len(m.reqs) {
+		m.fatal("outstanding %d, small %d, sending %d, alive %d; want %d, %d, %d, %d", m.s.Outstanding(), m.s.small, m.s.Sending(), m.s.alive, out, small, sending, len(m.reqs))
 	}
 	for i, want := range classes {
-		if _, st := m.s.Class(i); st.Outstanding != want {
+		if st := m.s.Stats().Classes[i]; st.Outstanding != want {
 			m.fatal("class %d has %d, want %d", i, st.Outstanding, want)
 		}
 	}
@@ -435,7 +435,7 @@ func (m *model) finish() {
 		}
 		m.now = max(m.now, at)
 	}
-	if m.s.stranded != 0 || m.s.lent != 0 || m.s.lentSmall != 0 || m.s.lentGets != 0 || m.s.Held() || m.s.Outstanding() != 0 || m.s.small != 0 || m.s.Sending() != 0 || m.s.gets != 0 || m.s.Alive() != 0 {
+	if m.s.stranded != 0 || m.s.lent != 0 || m.s.lentSmall != 0 || m.s.lentGets != 0 || m.s.Held() || m.s.Outstanding() != 0 || m.s.small != 0 || m.s.Sending() != 0 || m.s.gets != 0 || m.s.alive != 0 {
 		m.fatal("credit is left: %d, %d, %d, %d", m.s.Outstanding(), m.s.small, m.s.Sending(), m.s.gets)
 	}
 	for _, f := range m.flows {

@@ -183,7 +183,7 @@ func TestWaitsAreCounted(t *testing.T) {
 		b.s.Free(r)
 		want.Add(uint64(max(wait, 0)))
 	}
-	_, st := b.s.Class(0)
+	st := b.s.Stats().Classes[0]
 	require.Equal(t, want, st.Waits)
 }
 

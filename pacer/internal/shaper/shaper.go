@@ -52,24 +52,31 @@ type Shaper struct {
 	stats       Stats
 }
 
-// Stats are counters.
+// Stats are counters and gauges.
 type Stats struct {
-	Granted, Solicited uint64 // request packets, and response bytes asked for
-	Passes             uint64 // a unit was passed over for another
-	Reissued           uint64 // sub-requests issued again
-	Failed             uint64
-	Overdue            uint64 // request packets with credit that was lent
-	Probes             uint64 // times the tuner drained the window
-	Floods             uint64 // times the interface could not absorb what came
+	Outstanding int64  // response bytes
+	Sending     int64  // bytes of PUTs under way
+	Threshold   int64  // response bytes that may be outstanding now
+	Alive       int    // requests that are not over
+	Granted     uint64 // request packets
+	Solicited   uint64 // response bytes asked for
+	Passes      uint64 // a unit was passed over for another
+	Reissued    uint64 // pieces of READs issued again
+	Failed      uint64 // request packets that failed
+	Probes      uint64 // times that the tuner measured the delay of the idle path
+	Floods      uint64 // times that the interface could not absorb what came
+	Overdue     uint64 // request packets that came too late, or not yet: others had their credit
+	Classes     []ClassStats
 }
 
-// ClassStats are the counters of a class.
+// ClassStats are the counters and gauges of a class.
 type ClassStats struct {
-	Outstanding int64
-	Queued      int
-	Granted     uint64
-	Solicited   uint64
-	Passes      uint64
+	Name        string
+	Outstanding int64            // response bytes
+	Queued      int              // requests that are not granted as a whole
+	Granted     uint64           // request packets
+	Solicited   uint64           // response bytes asked for
+	Passes      uint64           // a request was passed over for another
 	Waits       histogram.Counts // until the first grant of each request, in nanoseconds
 }
 
@@ -212,18 +219,16 @@ func (s *Shaper) Outstanding() int64 { return s.outstanding }
 // Sending returns the bytes of PUTs outstanding.
 func (s *Shaper) Sending() int64 { return s.sending }
 
-// Alive returns the number of requests submitted and not freed.
-func (s *Shaper) Alive() int { return s.alive }
-
-// Stats returns the counters so far.
-func (s *Shaper) Stats() Stats { return s.stats }
-
-// Class returns the configuration and the counters of a class.
-func (s *Shaper) Class(i int) (Class, ClassStats) {
-	k := &s.classes[i]
-	st := k.ClassStats
-	st.Queued = k.queued
-	return k.Class, st
+// Stats returns the counters and gauges.
+func (s *Shaper) Stats() Stats {
+	st := s.stats
+	st.Outstanding, st.Sending, st.Threshold, st.Alive = s.outstanding, s.sending, s.Threshold(), s.alive
+	for i := range s.classes {
+		c := s.classes[i].ClassStats
+		c.Name, c.Queued = s.classes[i].Class.Name, s.classes[i].queued
+		st.Classes = append(st.Classes, c)
+	}
+	return st
 }
 
 // Classes returns the number of classes.
