@@ -19,11 +19,11 @@ type PeerStats struct {
 
 // PathStats describe a path to a peer that is not idle.
 type PathStats struct {
-	RoundTrip, Least time.Duration
-	Loss             float64 // of the last packets
+	RoundTrip, Least time.Duration // smoothed, and the shortest
+	Loss             float64       // share of the last packets that was lost
 	Sent             uint64
 	UnderWay         int
-	Suspect, Retired bool
+	Suspect, Retired bool // out of use, and probed: for now, or until enough probes come back
 }
 
 // Peers calls f for each peer. f must not keep its argument.

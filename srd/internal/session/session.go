@@ -90,18 +90,21 @@ type Sessions struct {
 	strangers strangers
 }
 
-// Stats are counters; package srd documents them.
+// Stats are the counters of an endpoint.
 type Stats struct {
-	Sent, Received      uint64
+	Sent, Received      uint64 // packets
 	Retransmitted       uint64
 	Timeouts, Probes    uint64
-	Responses           uint64
-	Duplicates, Beyond  uint64
-	Delivered, Refused  uint64
-	Sessions, Forgotten uint64
-	Retired, Revived    uint64
-	Broken              uint64 // counted by the driver
+	Responses           uint64 // that were sent alone, not with a message
+	Duplicates, Beyond  uint64 // packets that had arrived before, or found no memory and come again
+	Delivered, Refused  uint64 // messages that arrived
+	Sessions, Forgotten uint64 // peers
+	Retired, Revived    uint64 // paths
+	Broken              uint64 // queue pairs that the device gave up, with what was in them
 
+	// Packets of strangers or former peers: malformed ones, with wrong tokens, sources, cookies
+	// or keys, of old epochs, or with contents that no peer sends; then the replies to them,
+	// and the replies not sent since there were too many.
 	Malformed, WrongToken, WrongSource, WrongCookie, WrongKey uint64
 	OldEpoch, Bogus                                           uint64
 	Resets, Challenges, Unanswered                            uint64
