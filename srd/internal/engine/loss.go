@@ -185,7 +185,7 @@ func (e *Engine) overtaken(f *txFlow, path uint8) {
 		return
 	}
 	x := &e.network(f.p).paths[path]
-	allowed := max(x.srtt/4, e.cfg.MinTimeout/8)
+	allowed := max(x.SRTT/4, e.cfg.MinTimeout/8)
 	for !s.empty() {
 		k := &f.live.ring[s.head]
 		if k.sent+allowed >= s.newest {
@@ -206,14 +206,14 @@ func (e *Engine) overtaken(f *txFlow, path uint8) {
 func (e *Engine) timeout(f *txFlow, s *subFlow, path uint8) time.Duration {
 	n := e.network(f.p)
 	x := &n.paths[path]
-	t := max(x.srtt+4*x.rttvar, e.cfg.MinTimeout)
+	t := max(x.Timeout(), e.cfg.MinTimeout)
 	switch {
-	case x.srtt == 0:
+	case x.SRTT == 0:
 		t = max(5*e.cfg.MinTimeout, 4*n.middle)
 	case s.probed:
 		t += e.peerDelay(n)
 	default:
-		t = max(t, 2*x.srtt) + e.peerDelay(n)
+		t = max(t, 2*x.SRTT) + e.peerDelay(n)
 	}
 	t += e.held(f, s)
 	return min(t<<min(max(s.backoff, n.patience()), 10), e.cfg.PeerTimeout/8)

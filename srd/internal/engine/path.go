@@ -3,32 +3,34 @@ package engine
 import (
 	"math/bits"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/rtt"
 )
 
 // path is the state of one path to a peer.
 type path struct {
-	srtt, rttvar time.Duration
-	least        time.Duration // round trip
-	lately       time.Duration // the least since the window was judged
-	probeAt      time.Duration // of a path that is not sound
-	probedAt     time.Duration
-	echoedAt     time.Duration // when the last packet was sent that was echoed, in whole microseconds
-	sent         uint64
-	subSeq       uint16
-	samples      uint16 // packets of which it is known whether they arrived
-	missed       uint16 // and did not; both are halved now and then
-	flying       uint16
-	owedSince    time.Duration
-	respondedAt  time.Duration
-	owed         uint8 // responses that went by it since the peer named it last
-	timeouts     uint8 // in a row
-	stray        uint8 // packets taken for lost that may be echoed yet
-	need, got    uint8 // echoes before it is used again
-	silent       uint8 // probes in a row that had none
-	suspect      bool  // a packet by it had no response: it is probed before it carries more
-	retired      bool
-	again        bool // the last probe had its echo
-	slow         bool // the last round trips took longer than they need
+	rtt.Estimate
+	least       time.Duration // round trip
+	lately      time.Duration // the least since the window was judged
+	probeAt     time.Duration // of a path that is not sound
+	probedAt    time.Duration
+	echoedAt    time.Duration // when the last packet was sent that was echoed, in whole microseconds
+	sent        uint64
+	subSeq      uint16
+	samples     uint16 // packets of which it is known whether they arrived
+	missed      uint16 // and did not; both are halved now and then
+	flying      uint16
+	owedSince   time.Duration
+	respondedAt time.Duration
+	owed        uint8 // responses that went by it since the peer named it last
+	timeouts    uint8 // in a row
+	stray       uint8 // packets taken for lost that may be echoed yet
+	need, got   uint8 // echoes before it is used again
+	silent      uint8 // probes in a row that had none
+	suspect     bool  // a packet by it had no response: it is probed before it carries more
+	retired     bool
+	again       bool // the last probe had its echo
+	slow        bool // the last round trips took longer than they need
 }
 
 // network is the state of the paths to a peer that is not idle.
@@ -203,7 +205,7 @@ func (n *network) loses(i uint8) bool {
 }
 
 // load estimates how long a packet by this path would take.
-func (x *path) load() time.Duration { return x.srtt * time.Duration(x.flying+1) }
+func (x *path) load() time.Duration { return x.SRTT * time.Duration(x.flying+1) }
 
 // inTurn returns the next path in turn, and whether it is sound: one that loses if no other is
 // sound, and if none is, one that is not retired.
@@ -246,7 +248,7 @@ func (e *Engine) arrived(p *peer, i uint8) {
 	x := &n.paths[i]
 	x.count(0)
 	x.works()
-	if !x.retired && x.srtt <= 2*n.middle {
+	if !x.retired && x.SRTT <= 2*n.middle {
 		n.again(i)
 	}
 }

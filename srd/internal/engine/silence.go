@@ -40,7 +40,7 @@ func (e *Engine) unanswered(n *network, armed time.Duration) {
 
 // afterSilence handles the first round trip after a silence. Packets that timers took for lost,
 // and that were sent less than a round trip ago, are still on their way. If more than one timer
-// had ended, rttvar is raised on every path with a shorter timeout than this round trip.
+// had ended, RTTVar is raised on every path with a shorter timeout than this round trip.
 // The round trip itself stays as measured, since the window is judged once in each, and a queue
 // may be gone soon.
 func (e *Engine) afterSilence(p *peer, rtt time.Duration) {
@@ -53,8 +53,8 @@ func (e *Engine) afterSilence(p *peer, rtt time.Duration) {
 		return
 	}
 	for i := range n.paths[:e.cfg.Paths] {
-		if x := &n.paths[i]; x.srtt > 0 && x.srtt+4*x.rttvar < rtt {
-			x.rttvar = max(x.rttvar, rtt/2)
+		if x := &n.paths[i]; x.SRTT > 0 && x.Timeout() < rtt {
+			x.RTTVar = max(x.RTTVar, rtt/2)
 		}
 	}
 }

@@ -192,20 +192,20 @@ func TestEchoAfterSilence(t *testing.T) {
 	require.Zero(t, n.silent)
 	measured := 0
 	for i := range e.cfg.Paths {
-		if x := &n.paths[i]; x.srtt > 0 {
+		if x := &n.paths[i]; x.SRTT > 0 {
 			measured++
-			require.GreaterOrEqual(t, x.rttvar, 7*time.Millisecond)
+			require.GreaterOrEqual(t, x.RTTVar, 7*time.Millisecond)
 		}
 	}
 	require.NotZero(t, measured)
 
 	n.silent = 2 // what takes no longer than a timer allows for does not change it
-	n.paths[1].srtt, n.paths[1].rttvar = 10*time.Millisecond, 5*time.Millisecond
+	n.paths[1].SRTT, n.paths[1].RTTVar = 10*time.Millisecond, 5*time.Millisecond
 	w.now += time.Microsecond
 	e.Advance(a.raw())
 	e.onEcho(p, &wire.Packet{Type: wire.Echo, Echo: wire.Echoed{Path: 0, Stamp: sent + 1}})
 	require.Zero(t, n.silent)
-	require.Equal(t, 5*time.Millisecond, n.paths[1].rttvar)
+	require.Equal(t, 5*time.Millisecond, n.paths[1].RTTVar)
 }
 
 // A part that comes after the receiver was asked for another one of its message is refused: not

@@ -38,7 +38,7 @@ func (e *Engine) Peers(f func(*PeerStats)) {
 			s.Window = int(n.window >> 8)
 			for i := range n.paths[:e.cfg.Paths] {
 				x := &n.paths[i]
-				s.Paths = append(s.Paths, PathStats{RoundTrip: x.srtt, Least: x.least, Loss: float64(x.loss()) / (1 << 16), Sent: x.sent, UnderWay: int(x.flying), Suspect: x.suspect, Retired: x.retired})
+				s.Paths = append(s.Paths, PathStats{RoundTrip: x.SRTT, Least: x.least, Loss: float64(x.loss()) / (1 << 16), Sent: x.sent, UnderWay: int(x.flying), Suspect: x.suspect, Retired: x.retired})
 			}
 		}
 		f(&s)

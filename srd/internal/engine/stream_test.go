@@ -133,7 +133,7 @@ func TestTimersAllowForBursts(t *testing.T) {
 	first := f.live.ring[f.una&uint32(len(f.live.ring)-1)]
 	s, x := &f.live.subs[first.path], &e.network(p).paths[first.path]
 	timeout := func(srtt time.Duration) time.Duration {
-		x.srtt = srtt
+		x.SRTT = srtt
 		return e.timeout(f, s, first.path)
 	}
 	fresh, alone := timeout(0), timeout(100*time.Microsecond)
@@ -181,11 +181,11 @@ func TestBurstsTellNoRoundTrips(t *testing.T) {
 		}
 		require.Contains(t, paths, uint8(0))
 		require.Contains(t, paths, uint8(1))
-		before := [2]time.Duration{e.network(p).paths[0].srtt, e.network(p).paths[1].srtt}
+		before := [2]time.Duration{e.network(p).paths[0].SRTT, e.network(p).paths[1].SRTT}
 		w.now += time.Second / 100
 		e.Advance(a.raw())
 		e.onResponse(p, &wire.Response{Service: Reliable, Base: f.nxt - 1, Floor: f.nxt - 1, Grant: 100})
-		after := [2]time.Duration{e.network(p).paths[0].srtt, e.network(p).paths[1].srtt}
+		after := [2]time.Duration{e.network(p).paths[0].SRTT, e.network(p).paths[1].SRTT}
 		if burst {
 			require.Equal(t, before, after)
 		} else {
@@ -349,7 +349,7 @@ func TestBurstsUseWhatTheyTake(t *testing.T) {
 	n := e.network(p)
 	n.n, n.middle = 0, time.Millisecond
 	for i := range uint8(4) {
-		n.paths[i].srtt = time.Millisecond
+		n.paths[i].SRTT = time.Millisecond
 		for range 4 {
 			e.arrived(p, i)
 		}
