@@ -80,7 +80,7 @@ func TestTimeout(t *testing.T) {
 		before := b.rtt.SRTT
 		b.now += 300 * time.Millisecond
 		b.said(p, m)
-		require.Equal(t, before, b.rtt, "a copy")
+		require.Equal(t, before, b.rtt.SRTT, "a copy")
 		b.Withdraw(p, 0, true)
 		b.fail(p, ErrRefused, b.now)
 	}

@@ -46,8 +46,27 @@ type command struct {
 	nextFen int32
 }
 
-// list is a queue of commands through their next.
+// list is a queue through links of its entries: commands through their next, for instance.
 type list struct{ head, tail int32 }
+
+// unlink removes an entry, if it is there. next returns the link of an entry.
+func (l *list) unlink(entry int32, next func(entry int32) *int32) {
+	prev := int32(none)
+	for i := l.head; i != none; prev, i = i, *next(i) {
+		if i != entry {
+			continue
+		}
+		if prev == none {
+			l.head = *next(i)
+		} else {
+			*next(prev) = *next(i)
+		}
+		if l.tail == i {
+			l.tail = prev
+		}
+		return
+	}
+}
 
 func (s *Shaper) push(l *list, c int32) {
 	s.cmds[c].next = none
@@ -65,25 +84,6 @@ func (s *Shaper) pop(l *list) int32 {
 		l.head = s.cmds[c].next
 	}
 	return c
-}
-
-// drop removes a command that need not be the first.
-func (s *Shaper) drop(l *list, c int32) {
-	prev := int32(none)
-	for i := l.head; i != none; prev, i = i, s.cmds[i].next {
-		if i != c {
-			continue
-		}
-		if prev == none {
-			l.head = s.cmds[c].next
-		} else {
-			s.cmds[prev].next = s.cmds[c].next
-		}
-		if l.tail == c {
-			l.tail = prev
-		}
-		return
-	}
 }
 
 // Submit puts a command into the queue of its flow. It never waits: [Shaper.Next] returns the
@@ -165,28 +165,10 @@ func (s *Shaper) issued(c int32) {
 	if cmd.Kind == Put {
 		l = &f.puts
 	}
-	s.drop(l, c)
+	l.unlink(c, func(i int32) *int32 { return &s.cmds[i].next })
 	s.classes[cmd.Class].queued--
 	if cmd.Fence {
-		s.unfence(f, c)
-	}
-}
-
-func (s *Shaper) unfence(f *flow, c int32) {
-	prev := int32(none)
-	for i := f.fences.head; i != none; prev, i = i, s.cmds[i].nextFen {
-		if i != c {
-			continue
-		}
-		if prev == none {
-			f.fences.head = s.cmds[c].nextFen
-		} else {
-			s.cmds[prev].nextFen = s.cmds[c].nextFen
-		}
-		if f.fences.tail == c {
-			f.fences.tail = prev
-		}
-		return
+		f.fences.unlink(c, func(i int32) *int32 { return &s.cmds[i].nextFen })
 	}
 }
 

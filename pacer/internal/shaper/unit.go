@@ -196,21 +196,7 @@ func (s *Shaper) leave(f int32) {
 	}
 	fl.waits = false
 	for _, l := range [...]*list{&s.urgent, &s.waiting} {
-		prev := int32(none)
-		for i := l.head; i != none; prev, i = i, s.flows[i].waiting {
-			if i != f {
-				continue
-			}
-			if prev == none {
-				l.head = fl.waiting
-			} else {
-				s.flows[prev].waiting = fl.waiting
-			}
-			if l.tail == f {
-				l.tail = prev
-			}
-			return
-		}
+		l.unlink(f, func(i int32) *int32 { return &s.flows[i].waiting })
 	}
 }
 
