@@ -49,6 +49,17 @@ type command struct {
 // list is a queue through links of its entries: commands through their next, for instance.
 type list struct{ head, tail int32 }
 
+// push puts an entry behind all others.
+func (l *list) push(entry int32, next func(entry int32) *int32) {
+	*next(entry) = none
+	if l.head == none {
+		l.head = entry
+	} else {
+		*next(l.tail) = entry
+	}
+	l.tail = entry
+}
+
 // unlink removes an entry, if it is there. next returns the link of an entry.
 func (l *list) unlink(entry int32, next func(entry int32) *int32) {
 	prev := int32(none)
@@ -68,6 +79,14 @@ func (l *list) unlink(entry int32, next func(entry int32) *int32) {
 	}
 }
 
+// The links of commands, of commands with a fence, of flows in line for a unit, and of pieces that
+// wait to be issued again.
+func (s *Shaper) nextCommand(c int32) *int32 { return &s.cmds[c].next }
+func (s *Shaper) nextFence(c int32) *int32   { return &s.cmds[c].nextFen }
+func (s *Shaper) nextInLine(f int32) *int32  { return &s.flows[f].waiting }
+func (s *Shaper) nextFailed(i int32) *int32  { return &s.subs[i].next }
+
+// push puts a command behind all others of a list.
 func (s *Shaper) push(l *list, c int32) {
 	s.cmds[c].next = none
 	if l.head == none {
@@ -145,12 +164,7 @@ func (s *Shaper) enqueue(c int32) {
 		s.push(&f.gets, c)
 	}
 	if cmd.Fence {
-		if f.fences.head == none {
-			f.fences.head = c
-		} else {
-			s.cmds[f.fences.tail].nextFen = c
-		}
-		f.fences.tail = c
+		f.fences.push(c, s.nextFence)
 	}
 	s.ready(cmd.flow)
 }
@@ -165,10 +179,10 @@ func (s *Shaper) issued(c int32) {
 	if cmd.Kind == Put {
 		l = &f.puts
 	}
-	l.unlink(c, func(i int32) *int32 { return &s.cmds[i].next })
+	l.unlink(c, s.nextCommand)
 	s.classes[cmd.Class].queued--
 	if cmd.Fence {
-		f.fences.unlink(c, func(i int32) *int32 { return &s.cmds[i].nextFen })
+		f.fences.unlink(c, s.nextFence)
 	}
 }
 

@@ -106,14 +106,8 @@ func (s *Shaper) wait(f int32) {
 	if fl.unit != none {
 		s.vacate(int(fl.unit))
 	}
-	l := s.line(f)
-	fl.waits, fl.waiting = true, none
-	if l.head == none {
-		l.head = f
-	} else {
-		s.flows[l.tail].waiting = f
-	}
-	l.tail = f
+	fl.waits = true
+	s.line(f).push(f, s.nextInLine)
 }
 
 // displace takes the unit from a flow that has not had its turn, and puts the flow at the head
@@ -196,7 +190,7 @@ func (s *Shaper) leave(f int32) {
 	}
 	fl.waits = false
 	for _, l := range [...]*list{&s.urgent, &s.waiting} {
-		l.unlink(f, func(i int32) *int32 { return &s.flows[i].waiting })
+		l.unlink(f, s.nextInLine)
 	}
 }
 
