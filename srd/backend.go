@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -69,28 +68,6 @@ func (ep *Endpoint) newBackend() error {
 		return newLinks(ep)
 	}
 	return err
-}
-
-// closeDevice closes what a driver has created, which is not all if its creation failed.
-func (ep *Endpoint) closeDevice(qps []*verbs.QP, mr *verbs.MR, cq *verbs.CQ) error {
-	var errs []error
-	for _, qp := range qps {
-		errs = append(errs, qp.Close())
-	}
-	if ep.d != nil {
-		errs = append(errs, ep.d.Close())
-	}
-	errs = append(errs, ep.handles.close()...)
-	if mr != nil {
-		errs = append(errs, mr.Close())
-	}
-	if cq != nil {
-		errs = append(errs, cq.Close())
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("srd: close: %w", err)
-	}
-	return nil
 }
 
 // sessions makes the endpoint's address, and returns the configuration of its sessions. Up to idle

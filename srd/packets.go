@@ -110,7 +110,6 @@ func (l *links) launch(i uint32) {
 }
 
 func (l *links) urgent() bool { return l.short != 0 }
-func (l *links) full() bool   { return len(l.free) == 0 }
 
 // lost drops the packets that wait for an address handle that cannot be made, as if the
 // network had lost them.
@@ -153,12 +152,6 @@ func (l *links) post() {
 
 func (l *links) tag(k *link, i uint32) uint64 {
 	return uint64(k.index)<<40 | uint64(k.life)<<32 | uint64(i)
-}
-
-// sendAt returns the offset of a slot's memory.
-func (l *links) sendAt(i uint32) int {
-	last := l.paths[len(l.paths)-1]
-	return (last.base + last.receives + int(i)) * l.stride
 }
 
 // sent frees a slot, and the unsignaled ones that were sent before it.
@@ -220,9 +213,8 @@ func (l *links) Completed(tag uint64, wc *verbs.WC) {
 		}
 		return
 	}
-	at := (k.base + int(i)) * l.stride
 	if n := wc.Len(); wc.HasGRH() && n >= verbs.GRHSize && n <= l.stride {
-		b := l.mr.Bytes()[at:][:n]
+		b := l.memory(k.base+int(i), n)
 		// What is polled at once came before the first of it was looked at.
 		if l.timed++; !ep.polls.stale || l.timed >= timedEach {
 			l.timed = 0
