@@ -18,7 +18,6 @@ type peer struct {
 	echoStamp uint32
 	alone     bool  // the response that is owed has room in no packet with a part
 	path      uint8 // of the last response
-	sender    bool  // counted as one that sends now
 	turn      uint8 // the service of the flow that sent last
 	grant     uint16
 

@@ -43,7 +43,7 @@ func (e *Engine) probe(p *peer) time.Duration {
 // a retired path begins again; a suspect path is retired when several do not come.
 func (e *Engine) probeDue(p *peer) (uint8, bool) {
 	n := p.net
-	if n == nil || e.Now < n.probeAt || p.idles() && !p.sender { // responses to a peer that sends take these paths
+	if n == nil || e.Now < n.probeAt || p.idles() && !p.Sender { // responses to a peer that sends take these paths
 		return 0, false
 	}
 	for i := range n.paths[:e.cfg.Paths] {

@@ -53,7 +53,7 @@ func (e *Engine) onPart(p *peer, k *wire.Packet) {
 		e.Stats.Bogus++
 		return
 	}
-	e.enter(p)
+	e.Enter(&p.Peer)
 	f := p.rx[t.Service]
 	if f == nil {
 		f = &rxFlow{service: t.Service, base: t.Floor, floor: t.Floor}

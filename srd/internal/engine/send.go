@@ -71,7 +71,7 @@ func (e *Engine) Send(to wire.Addr, m Message) (Handle, error) {
 		if p.State == session.Established && e.Forgets(&p.Peer) {
 			e.Greet(&p.Peer)
 		}
-		if p.net != nil && e.Now-p.net.used > senderAge/2 { // others may have its share by now
+		if p.net != nil && e.Now-p.net.used > session.SenderAge/2 { // others may have its share by now
 			p.grant = min(p.grant, uint16(e.cfg.First))
 		}
 	}

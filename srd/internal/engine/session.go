@@ -105,7 +105,7 @@ func (e *Engine) onHello(from Source, k *wire.Packet, b []byte) {
 	}
 	p := e.peers[s.Slot]
 	if begun {
-		e.enter(p)
+		e.Enter(&p.Peer)
 	} else if p.welcomed && e.cfg.Silent != nil {
 		e.cfg.Silent(p.Addr)
 	}

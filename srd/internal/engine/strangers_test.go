@@ -393,15 +393,15 @@ func TestGrants(t *testing.T) {
 	for i := range 12 {
 		p := e.find(addrOf(i + 1))
 		p.Heard.At = e.Now
-		e.enter(p)
+		e.Enter(&p.Peer)
 		require.EqualValues(t, 120/(i+1), e.share(p))
 	}
 	for i := range 8 {
 		e.find(addrOf(i + 20)).Heard.At = e.Now
 	}
-	e.Now += senderAge / 2
+	e.Now += session.SenderAge / 2
 	e.find(addrOf(1)).Heard.At = e.Now
-	e.Now += senderAge/2 + 1
+	e.Now += session.SenderAge/2 + 1
 	for range 20 {
 		e.share(e.peers[0])
 	}
@@ -409,7 +409,7 @@ func TestGrants(t *testing.T) {
 	for i := range 500 { // each may send, though it may be a packet at a time
 		p := e.find(addrOf(i + 100))
 		p.Heard.At = e.Now
-		e.enter(p)
+		e.Enter(&p.Peer)
 	}
 	require.EqualValues(t, 0, e.share(e.peers[0]))
 }

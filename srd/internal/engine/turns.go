@@ -13,8 +13,6 @@ import (
 // receiver, however many want to send (as the tokens of pHost, and the pulls of NDP and EQDS).
 
 const (
-	// senderAge is how long a peer counts as a sender after it sent.
-	senderAge = 50 * time.Millisecond
 	// turnShare is which part of the budget a turn is, and turnMost how many packets at most.
 	turnShare = 32
 	turnMost  = 16
@@ -32,10 +30,8 @@ const (
 // queue is a list of peers by their networks' turn.next.
 type queue struct{ head, tail uint32 }
 
-// senders are the peers that send now, and those of them that wait for a turn.
+// senders are those that wait for a turn.
 type senders struct {
-	list    []uint32
-	at      int
 	waiting queue         // valid if length > 0
 	length  int           // of waiting
 	granted int           // packets of turns that have not come
@@ -64,56 +60,27 @@ type turn struct {
 	first   bool   // it had nothing left of a turn when it was granted this one
 }
 
-// enter counts a peer that sent a packet.
-func (e *Engine) enter(p *peer) {
-	if !p.sender {
-		p.sender = true
-		e.senders.list = append(e.senders.list, p.Slot)
-	}
-}
-
 // leave removes a peer from the senders.
 func (e *Engine) leave(p *peer) {
 	e.endTurn(p)
-	if !p.sender {
-		return
-	}
-	for i, slot := range e.senders.list {
-		if slot == p.Slot {
-			e.stops(i)
-			return
-		}
-	}
-}
-
-// stops takes the sender at a place off the list.
-func (e *Engine) stops(i int) {
-	s := &e.senders
-	e.peers[s.list[i]].sender = false
-	s.list[i] = s.list[len(s.list)-1]
-	s.list = s.list[:len(s.list)-1]
+	e.Leave(&p.Peer)
 }
 
 // turnSize returns how many packets a turn has at least.
 func (e *Engine) turnSize() int { return min(max(e.cfg.Budget/turnShare, 1), turnMost) }
 
 // crowded reports whether peers take turns: a share would be less than one turn.
-func (e *Engine) crowded() bool { return len(e.senders.list)*e.turnSize() > e.cfg.Budget }
+func (e *Engine) crowded() bool { return len(e.Senders)*e.turnSize() > e.cfg.Budget }
 
 // share returns how many packets a peer may have under way towards this endpoint.
 func (e *Engine) share(p *peer) uint16 {
-	s := &e.senders
-	for range min(2, len(s.list)) { // a look at two each time finds those that stopped
-		s.at = (s.at + 1) % len(s.list)
-		if q := e.peers[s.list[s.at]]; e.Now-q.Heard.At > senderAge && !q.takesTurns() {
-			e.stops(s.at)
-			if len(s.list) == 0 {
-				break
-			}
+	for range 2 {
+		if q := e.Stopped(); q != nil && !e.peers[q.Slot].takesTurns() {
+			e.Leave(q)
 		}
 	}
 	if !e.crowded() {
-		return uint16(min(e.cfg.Budget/max(1, len(s.list)), mostUnderWay))
+		return uint16(min(e.cfg.Budget/max(1, len(e.Senders)), mostUnderWay))
 	}
 	e.asksTurn(p) // others may have come since it sent
 	e.giveTurns()

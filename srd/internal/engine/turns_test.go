@@ -79,7 +79,7 @@ func underWay(n *node) int { return int(n.e.peers[0].flying) }
 func TestTurnsOfSenders(t *testing.T) {
 	const senders, budget = 100, 64 // turns are of two packets
 	w, _, _ := crowd(t, senders, budget, nil)
-	w.run(w.now + 2*senderAge)
+	w.run(w.now + 2*session.SenderAge)
 	for _, n := range w.nodes[1:] {
 		for range 4 {
 			w.model.post(n, 0, Reliable, 10*n.e.fragment)
@@ -119,7 +119,7 @@ func TestSenderWaits(t *testing.T) {
 	hub, a := w.nodes[0], w.nodes[1]
 	full(hub.e)
 	crowded := func(d time.Duration) { // the others send single packets
-		for end := w.now + d; w.now < end; w.run(w.now + min(senderAge/4, end-w.now)) {
+		for end := w.now + d; w.now < end; w.run(w.now + min(session.SenderAge/4, end-w.now)) {
 			for _, n := range w.nodes[2:] {
 				w.model.post(n, 0, Reliable, 64)
 				n.pump()
@@ -392,8 +392,8 @@ func TestWaitingIsNoRest(t *testing.T) {
 	for range 100 {
 		e.share(p)
 	}
-	require.True(t, p.sender && q.sender)
-	require.Len(t, e.senders.list, 2)
+	require.True(t, p.Sender && q.Sender)
+	require.Len(t, e.Senders, 2)
 	e.rest(p)
 	e.rest(q)
 	require.NotNil(t, p.net)

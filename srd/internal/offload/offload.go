@@ -59,11 +59,9 @@ type Machine struct {
 	cfg Config
 
 	fragment int
-	peers    []*peer  // by slot
-	lives    uint32   // of sessions
-	senders  []uint32 // peers that send now, among which receive memory is divided
-	look     int      // at the senders
-	coming   int      // packets that may come of all of them
+	peers    []*peer // by slot
+	lives    uint32  // of sessions
+	coming   int     // packets that may come of all senders
 
 	messages   []message
 	unused     uint32   // the first free message

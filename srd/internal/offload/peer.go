@@ -32,7 +32,6 @@ type peer struct {
 	answer bool  // a response is owed now
 	alone  bool  // and has room in no packet with a part
 	held   bool  // its Welcome has not landed: what overtook that would be lost
-	sender bool  // counted as one that sends now
 
 	tx [wire.Services]*txFlow
 	rx [wire.Services]*rxFlow

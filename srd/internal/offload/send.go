@@ -83,7 +83,7 @@ func (m *Machine) Send(to wire.Addr, msg engine.Message) (engine.Handle, error) 
 		return 0, engine.TooLargeError{Limit: p.Limits.Message}
 	}
 	if !p.unsettled() {
-		if m.Now-p.Progress > senderAge/2 { // the peer may have shared its budget among others
+		if m.Now-p.Progress > session.SenderAge/2 { // the peer may have shared its budget among others
 			p.grant = min(p.grant, uint16(m.cfg.First))
 		}
 		p.Progress = m.Now

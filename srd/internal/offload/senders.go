@@ -1,15 +1,10 @@
 package offload
 
-import "time"
-
-// senderAge is how long a peer counts as a sender after it sent.
-const senderAge = 50 * time.Millisecond
+import "github.com/goverbs/goverbs/srd/internal/session"
 
 // enter counts a peer that greets or sends among those that send.
 func (m *Machine) enter(p *peer) {
-	if !p.sender {
-		p.sender = true
-		m.senders = append(m.senders, p.Slot)
+	if m.Enter(&p.Peer) {
 		m.expect(p, p.granted)
 	}
 }
@@ -21,18 +16,9 @@ func (m *Machine) expect(p *peer, n uint16) {
 }
 
 func (m *Machine) left(p *peer) {
-	if !p.sender {
-		return
-	}
-	p.sender, p.less = false, 0
-	m.expect(p, 0)
-	last := len(m.senders) - 1
-	for i, slot := range m.senders {
-		if slot == p.Slot {
-			m.senders[i] = m.senders[last]
-			m.senders = m.senders[:last]
-			return
-		}
+	if m.Leave(&p.Peer) {
+		p.less = 0
+		m.expect(p, 0)
 	}
 }
 
@@ -40,21 +26,17 @@ func (m *Machine) left(p *peer) {
 // the budget, as far as others may not use that still. A peer that does not send has what it
 // begins with. Each call checks two of the senders, to find the ones that stopped.
 func (m *Machine) share(p *peer) uint16 {
-	for range min(2, len(m.senders)) {
-		m.look = (m.look + 1) % len(m.senders)
-		if q := m.peers[m.senders[m.look]]; m.Now-q.Heard.At > senderAge {
-			m.left(q)
-			if len(m.senders) == 0 {
-				break
-			}
+	for range 2 {
+		if q := m.Stopped(); q != nil {
+			m.left(m.peers[q.Slot])
 		}
 	}
 	p.granted = uint16(m.cfg.First)
-	if p.sender {
+	if p.Sender {
 		free := m.cfg.Budget - m.coming
-		p.granted = uint16(min(max(min(m.cfg.Budget/len(m.senders), int(p.coming)+free), 1), 1<<15))
+		p.granted = uint16(min(max(min(m.cfg.Budget/len(m.Senders), int(p.coming)+free), 1), 1<<15))
 		switch {
-		case p.granted >= p.coming || p.less > 0 && m.Now-p.less > senderAge:
+		case p.granted >= p.coming || p.less > 0 && m.Now-p.less > session.SenderAge:
 			p.less = 0
 			m.expect(p, p.granted)
 		case p.less == 0: // what it was told before may be under way

@@ -45,6 +45,7 @@ type Peer struct {
 	Hellos  uint8
 	Burst   uint8 // packets that were sent to it in a row
 	queued  bool
+	Sender  bool // counted as one that sends now
 	Welcome bool // is owed
 	Wanted  bool // it sends by a session of which this side does not know
 }

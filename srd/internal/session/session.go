@@ -84,6 +84,8 @@ type Sessions struct {
 	intact  time.Duration // by Config.Boot: since when no peer was forgotten
 	lastOwn uint64        // stamp of one's own last greeting
 
+	Senders   []*Peer // peers that send now
+	look      int     // at one of them
 	peers     []*Peer // by slot
 	timers    timers
 	ready     queue // peers that may have something to send
