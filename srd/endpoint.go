@@ -52,7 +52,7 @@ func Open(cfg Config) (*Endpoint, error) {
 	ep := &Endpoint{cfg: cfg, logs: logs{to: cfg.Log}, gid: cfg.GID, start: time.Now(), queues: make(map[*SendQueue]bool)}
 	ep.pool.budget, ep.pool.patience = cfg.Buffers, cfg.PeerTimeout/8
 	ep.requests.unused = none
-	ep.polls.nudged, ep.polls.now, ep.polls.always = make(chan struct{}, 1), ep.now, cfg.OnMessage != nil
+	ep.polls.nudged, ep.polls.always = make(chan struct{}, 1), cfg.OnMessage != nil
 	ep.polls.grace = cfg.ackDelay
 	ep.handles.init(ep)
 	if err := ep.newBackend(); err != nil {

@@ -45,7 +45,7 @@ func (ep *Endpoint) AckDelay() time.Duration {
 func (ep *Endpoint) Stays() (bool, time.Duration) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	return ep.polls.attended(), ep.polls.grace
+	return ep.polls.attended(ep.now()), ep.polls.grace
 }
 
 // PostHeld hands a message over, and holds up everything else for d, as an address handle

@@ -15,7 +15,6 @@ import (
 // The endpoint's lock guards them.
 type pollers struct {
 	d     *verbs.Dispatcher
-	now   func() time.Duration
 	alarm alarm.Alarm
 	yield verbs.PollYield
 
@@ -35,7 +34,9 @@ type pollers struct {
 }
 
 // attended reports whether the program polls, or did within the last grace.
-func (p *pollers) attended() bool { return len(p.program) > 0 || p.now() < p.left+p.grace }
+func (p *pollers) attended(now time.Duration) bool {
+	return len(p.program) > 0 || now < p.left+p.grace
+}
 
 // enter and leave frame the wait of a goroutine of the program.
 func (p *pollers) enter(w *verbs.Waiter) {
@@ -57,11 +58,11 @@ func (p *pollers) leave(w *verbs.Waiter) {
 	}
 }
 
-// stays is called at the end of a call that does not wait and began at since. Its time does not
-// count as absence of the program: a list of packets takes longer than grace on a slow host.
-func (p *pollers) stays(since time.Duration) {
+// stays is called at the end of a call that took d and did not wait. That time does not count as
+// absence of the program: a list of packets takes longer than grace on a slow host.
+func (p *pollers) stays(d time.Duration) {
 	if len(p.program) == 0 && !p.serving {
-		p.left += p.now() - since
+		p.left += d
 	}
 }
 

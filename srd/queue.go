@@ -123,7 +123,7 @@ func (q *SendQueue) Post(rs ...Request) (n int, err error) {
 		n++
 	}
 	ep.pumpAt(now)
-	ep.polls.stays(now)
+	ep.polls.stays(ep.now() - now)
 	if err != nil {
 		err = fmt.Errorf("srd: post: %w", err)
 	}

@@ -30,7 +30,7 @@ func (ep *Endpoint) serveAll(ctx context.Context) {
 		ep.mu.Lock()
 		ep.mend()
 		ep.pump()
-		serving := ep.polls.always || !ep.polls.attended()
+		serving := ep.polls.always || !ep.polls.attended(ep.now())
 		ep.polls.serving = serving
 		ep.mu.Unlock()
 		if ep.cfg.OnMessage != nil {
@@ -97,7 +97,7 @@ func (ep *Endpoint) due() {
 		ep.mendAt = 0 // serve is told
 	}
 	ep.pump()
-	if again || !ep.polls.serving && !ep.polls.attended() {
+	if again || !ep.polls.serving && !ep.polls.attended(ep.now()) {
 		ep.polls.nudge()
 	}
 	ep.mu.Unlock()

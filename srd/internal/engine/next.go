@@ -22,7 +22,8 @@ type Out struct {
 // engine.
 func (e *Engine) Next(b []byte, o *Out) bool {
 	e.offer()
-	if to, n := e.NextReply(b); n > 0 {
+	if e.Replies() {
+		to, n := e.NextReply(b)
 		*o = Out{To: to, Headers: n, Stranger: true}
 		return true
 	}

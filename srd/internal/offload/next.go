@@ -12,7 +12,8 @@ import (
 func (m *Machine) Next(slot int, b []byte, o *engine.Out) bool {
 	m.offer()
 	k, c := &m.out, &m.packets[slot]
-	if to, n := m.NextReply(b); n > 0 {
+	if m.Replies() {
+		to, n := m.NextReply(b)
 		*o, *c = engine.Out{To: to, Headers: n, Stranger: true}, packet{}
 		return true
 	}

@@ -149,10 +149,13 @@ const turnLength = 8
 // the peer goes behind the others; done has it leave.
 func (s *Sessions) Turn(p *Peer, done bool) {
 	if p.Burst++; done || p.Burst >= turnLength {
-		s.Dequeue()
-		if !done {
-			s.Enqueue(p)
-		}
+		s.endTurn(done)
+	}
+}
+
+func (s *Sessions) endTurn(done bool) {
+	if p := s.Dequeue(); !done {
+		s.Enqueue(p)
 	}
 }
 

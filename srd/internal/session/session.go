@@ -146,7 +146,7 @@ func (s *Sessions) Advance(raw time.Duration) {
 
 // Wait returns how long there is nothing to do, unless something arrives.
 func (s *Sessions) Wait() time.Duration {
-	if s.ready.head != nil || s.strangers.n > 0 {
+	if s.ready.head != nil || s.Replies() {
 		s.wait = s.Now
 		return 0
 	}

@@ -74,7 +74,8 @@ func (m *machine) told() []string {
 // next makes the next packet, or returns nil.
 func (m *machine) next() (to wire.Addr, packet []byte) {
 	b := make([]byte, wire.MaxHeaders)
-	if to, n := m.NextReply(b); n > 0 {
+	if m.Replies() {
+		to, n := m.NextReply(b)
 		return to, b[:n]
 	}
 	for p := m.Ready(); p != nil; p = m.Ready() {
@@ -295,8 +296,8 @@ func TestReplies(t *testing.T) {
 	m := newMachine(t, 0, nil)
 	took := func() (n int) {
 		b := make([]byte, wire.MaxHeaders)
-		for _, l := m.NextReply(b); l > 0; _, l = m.NextReply(b) {
-			n++
+		for ; m.Replies(); n++ {
+			m.NextReply(b)
 		}
 		return n
 	}

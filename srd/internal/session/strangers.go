@@ -51,13 +51,13 @@ func (s *Sessions) Reply(a Answer) {
 	q.n++
 }
 
-// NextReply takes a reply from the queue, writes its packet to b, and returns its destination and
-// its length, which is 0 if there is none.
+// Replies reports whether a reply is queued.
+func (s *Sessions) Replies() bool { return s.strangers.n > 0 }
+
+// NextReply takes a reply from the queue, which must not be empty, writes its packet to b, and
+// returns its destination and its length.
 func (s *Sessions) NextReply(b []byte) (to wire.Addr, n int) {
 	q := &s.strangers
-	if q.n == 0 {
-		return to, 0
-	}
 	a := &q.answers[q.first]
 	q.first = (q.first + 1) % len(q.answers)
 	q.n--
