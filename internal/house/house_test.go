@@ -38,9 +38,8 @@ var below = map[string][]string{
 	"dc/internal/dci":      {"internal"},
 	"srd":                  {"srd/internal/wire", "srd/internal/engine", "srd/internal/offload", "srd/internal/session", "srd/internal/handles", "verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
 	"srd/internal/wire":    {},
-	"srd/internal/hosts":   {"srd/internal/wire"},
 	"srd/internal/handles": {},
-	"srd/internal/session": {"srd/internal/wire", "srd/internal/hosts"},
+	"srd/internal/session": {"srd/internal/wire"},
 	// Its simulation has address handles.
 	"srd/internal/engine": {"srd/internal/wire", "srd/internal/session", "srd/internal/handles", "internal"},
 	// It speaks of messages, services and statuses in the engine's terms.

@@ -22,7 +22,7 @@ func TestOneHostDoesNotFillThePeers(t *testing.T) {
 			n.e.Advance(n.raw())
 			from := wire.Addr{GID: addrOf(500).GID, QPN: uint32(i), QKey: 77}
 			g := wire.Greeting{From: from, Epoch: 5, Token: 6, Stamp: n.e.Wall()}
-			g.Cookie = n.e.Hosts.Cookie(&g, n.e.Now)
+			g.Cookie = n.e.Cookie(&g)
 			n.e.Receive(source(from), hello(from, addrOf(0), g, key))
 			answers(n)
 		}
@@ -30,10 +30,10 @@ func TestOneHostDoesNotFillThePeers(t *testing.T) {
 			greet(i)
 		}
 		if key != nil {
-			require.Equal(t, cfg.MaxPeers, n.e.Hosts.Len())
+			require.Equal(t, cfg.MaxPeers, n.e.Known())
 			continue
 		}
-		require.Equal(t, n.e.Hosts.Share(), n.e.Hosts.Len())
+		require.Equal(t, n.e.HostShare(), n.e.Known())
 		for from, node := range w.nodes {
 			l := w.model.post(node, 1-from, Reliable, 64)
 			node.pump()
@@ -45,8 +45,7 @@ func TestOneHostDoesNotFillThePeers(t *testing.T) {
 		forgotten := n.e.Stats.Forgotten
 		greet(cfg.MaxPeers)
 		require.Equal(t, forgotten+1, n.e.Stats.Forgotten)
-		_, ok := n.e.Hosts.Slot(wire.Addr{GID: addrOf(500).GID, QPN: uint32(cfg.MaxPeers), QKey: 77})
-		require.True(t, ok)
-		require.Equal(t, n.e.Hosts.Share()+len(w.nodes)-1, n.e.Hosts.Len())
+		require.NotNil(t, n.e.Lookup(wire.Addr{GID: addrOf(500).GID, QPN: uint32(cfg.MaxPeers), QKey: 77}))
+		require.Equal(t, n.e.HostShare()+len(w.nodes)-1, n.e.Known())
 	}
 }

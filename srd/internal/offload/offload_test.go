@@ -368,7 +368,7 @@ func TestEarlierIncarnation(t *testing.T) {
 		p := w.of(0, 1)
 		late := w.packet(1, 0, wire.Packet{HasPart: true, Part: wire.Part{Seq: 1, Floor: 1, Total: 20, Fragment: 100}}, make([]byte, 20))
 		hello := wire.Packet{Type: wire.Hello, Greeting: wire.Greeting{From: addrOf(1), Epoch: p.Epoch, Token: p.Remote, Stamp: p.Stamp, Limits: anyLimits}}
-		hello.Greeting.Cookie = a.m.Hosts.Cookie(&hello.Greeting, a.m.Now)
+		hello.Greeting.Cookie = a.m.Cookie(&hello.Greeting)
 		greeting := make([]byte, wire.MaxHeaders)
 		greeting = greeting[:hello.Encode(greeting)]
 		if key != nil {

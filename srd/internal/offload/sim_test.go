@@ -448,8 +448,8 @@ func (w *world) pair(a, b int) (s string) {
 	for range 2 {
 		m := w.nodes[a].m
 		s += fmt.Sprintf("\nnode %d, %+v", a, m.Stats)
-		if i, ok := m.Hosts.Slot(addrOf(b)); ok {
-			p := m.peers[i]
+		if x := m.Lookup(addrOf(b)); x != nil {
+			p := m.peers[x.Slot]
 			s += fmt.Sprintf("\n%+v", *p)
 			for _, f := range p.tx {
 				if f != nil {

@@ -57,9 +57,7 @@ func (s *Sessions) Greeted(k *wire.Packet, b []byte) (p *Peer, begun bool) {
 		s.Stats.WrongKey++
 		return nil, false
 	}
-	if slot, ok := s.Hosts.Slot(g.From); ok {
-		p = s.peers[slot]
-	}
+	p = s.Lookup(g.From)
 	if p != nil && p.Epoch == g.Epoch && p.Remote == g.Token { // its Welcome was lost, or it checks
 		s.welcome(p, max(p.Stamp, g.Stamp))
 		return p, false
@@ -68,16 +66,16 @@ func (s *Sessions) Greeted(k *wire.Packet, b []byte) (p *Peer, begun bool) {
 	switch {
 	case old:
 		s.Stats.OldEpoch++
-	case s.cfg.Key != nil && s.Hosts.Fresh(g, s.Wall()):
+	case s.cfg.Key != nil && s.fresh(g):
 		return s.adopt(p, g)
 	case g.Cookie == 0:
-	case s.Hosts.Shows(g, s.Now):
+	case s.shows(g):
 		k.HasPart = false // its message, if any, is sent again by the session
 		return s.adopt(p, g)
 	default:
 		s.Stats.WrongCookie++
 	}
-	a := Answer{To: g.From, Type: wire.Challenge, Token: g.Token, Challenge: wire.Challenged{Cookie: s.Hosts.Cookie(g, s.Now)}}
+	a := Answer{To: g.From, Type: wire.Challenge, Token: g.Token, Challenge: wire.Challenged{Cookie: s.Cookie(g)}}
 	if old {
 		a.Challenge.Known = p.Epoch
 	}
@@ -87,7 +85,7 @@ func (s *Sessions) Greeted(k *wire.Packet, b []byte) (p *Peer, begun bool) {
 
 // adopt begins a session that a peer asked for.
 func (s *Sessions) adopt(p *Peer, g *wire.Greeting) (_ *Peer, begun bool) {
-	if p == nil && s.Hosts.Admits(g.From.GID, s.Now) {
+	if p == nil && s.admits(&g.From.GID) {
 		p = s.Find(g.From)
 	}
 	if p == nil {

@@ -4,7 +4,6 @@ import (
 	"container/heap"
 	"time"
 
-	"github.com/goverbs/goverbs/srd/internal/hosts"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
@@ -35,11 +34,12 @@ type Peer struct {
 	timer    int32         // place in the heap, or -1
 	WakeAt   time.Duration // when to look at it
 	next     *Peer         // in the queue of those that are ready
-	Heard    hosts.Heard
+	Heard    Heard
 	Progress time.Duration // when something was settled, or the first message was handed in
 	HelloAt  time.Duration // when to greet again
 	Limits   wire.Limits   // MTU 0: not known yet
 	Fragment uint16        // bytes of a message that a packet to it has
+	host     uint16        // the counter of its host
 
 	State   State
 	Hellos  uint8
@@ -50,23 +50,37 @@ type Peer struct {
 	Wanted  bool // it sends by a session of which this side does not know
 }
 
+// Heard is when something came from a peer last: by the machine's clock, which does not jump,
+// and by the clock passed to Advance.
+type Heard struct{ At, Raw time.Duration }
+
 // Find returns the peer with an address, and creates it if there is none; nil if there are too many.
 func (s *Sessions) Find(a wire.Addr) *Peer {
-	if slot, ok := s.Hosts.Slot(a); ok {
-		return s.peers[slot]
+	if p := s.Lookup(a); p != nil {
+		return p
 	}
-	slot, ok := s.Hosts.Add(a, s.Now)
+	slot, ok := s.slot()
 	if !ok {
 		return nil
 	}
 	p := s.hooks.Make(Peer{
 		Addr: a, Slot: slot, Local: uint64(slot) | s.Rng.Uint64()<<24, Mine: s.cfg.Wall, State: Known,
-		timer: -1, WakeAt: Never, Heard: hosts.Heard{At: s.Now, Raw: s.raw}, Limits: wire.NoLimits,
+		timer: -1, WakeAt: Never, Heard: Heard{At: s.Now, Raw: s.raw}, Limits: wire.NoLimits, host: s.host(&a.GID),
 	})
+	s.slots[a] = slot
+	s.counts[p.host]++
 	if int(slot) == len(s.peers) {
 		s.peers = append(s.peers, p)
 	}
 	return p
+}
+
+// Lookup returns the peer with an address, or nil.
+func (s *Sessions) Lookup(a wire.Addr) *Peer {
+	if slot, ok := s.slots[a]; ok {
+		return s.peers[slot]
+	}
+	return nil
 }
 
 // Expect makes room for the first n peers.
@@ -74,7 +88,7 @@ func (s *Sessions) Expect(n int) { s.peers = make([]*Peer, 0, n) }
 
 // ByToken returns the peer to which a token was given, or nil.
 func (s *Sessions) ByToken(t uint64) *Peer {
-	slot := t & (hosts.MaxSlots - 1)
+	slot := t & (maxSlots - 1)
 	if slot >= uint64(len(s.peers)) {
 		return nil
 	}
@@ -85,15 +99,13 @@ func (s *Sessions) ByToken(t uint64) *Peer {
 }
 
 // Hears records that something came from a peer.
-func (s *Sessions) Hears(p *Peer) { p.Heard = hosts.Heard{At: s.Now, Raw: s.raw} }
+func (s *Sessions) Hears(p *Peer) { p.Heard = Heard{At: s.Now, Raw: s.raw} }
 
 // Forgets reports whether a peer was silent for so long that it may have forgotten this endpoint.
-func (s *Sessions) Forgets(p *Peer) bool { return p.Heard.Forgets(s.raw, &p.Limits) }
-
-// forgettable reports whether the peer in a slot has nothing under way and was silent for long.
-func (s *Sessions) forgettable(slot uint32) bool {
-	p := s.peers[slot]
-	return p.State != Vacant && !s.hooks.Unsettled(p) && s.Now-p.Heard.At > s.cfg.EvictAge
+// It has to be greeted before more is sent: what is under way in a session that it has forgotten
+// ends as unresponsive.
+func (s *Sessions) Forgets(p *Peer) bool {
+	return s.raw-p.Heard.Raw >= time.Duration(p.Limits.Remember)*time.Microsecond/2
 }
 
 // Forget frees the slot of a peer to which no message is unsettled. Greetings that are older than
@@ -104,7 +116,10 @@ func (s *Sessions) Forget(p *Peer) {
 	if p.timer >= 0 {
 		heap.Remove(&s.timers, int(p.timer))
 	}
-	s.Hosts.Remove(p.Addr, p.Stamp)
+	delete(s.slots, p.Addr)
+	s.counts[p.host]--
+	s.free = append(s.free, p.Slot)
+	s.forgot = max(s.forgot, p.Stamp)
 	p.State = Vacant
 	for p.queued { // rare: the queue is rebuilt without it
 		if q := s.Dequeue(); q != p {

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/goverbs/goverbs/srd/internal/hosts"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
@@ -74,7 +73,6 @@ type Hooks struct {
 type Sessions struct {
 	Now   time.Duration // advances with the time passed to Advance, but does not jump
 	Rng   *rand.Rand
-	Hosts *hosts.Table
 	Stats Stats
 
 	cfg     Config
@@ -84,9 +82,10 @@ type Sessions struct {
 	intact  time.Duration // by Config.Boot: since when no peer was forgotten
 	lastOwn uint64        // stamp of one's own last greeting
 
-	Senders   []*Peer // peers that send now
-	look      int     // at one of them
-	peers     []*Peer // by slot
+	Senders []*Peer // peers that send now
+	look    int     // at one of them
+	peers   []*Peer // by slot
+	table
 	timers    timers
 	ready     queue // peers that may have something to send
 	strangers strangers
@@ -120,9 +119,8 @@ func (s *Sessions) Init(cfg Config, hooks Hooks) {
 	}
 	s.intact = s.cfg.Boot()
 	s.Rng = rand.New(rand.NewChaCha8(cfg.Seed))
-	s.Hosts = hosts.New(hosts.Config{Secret: wire.Key{s.Rng.Uint64(), s.Rng.Uint64()}, Trusted: cfg.Key != nil,
-		MaxPeers: cfg.MaxPeers, EvictAge: cfg.EvictAge, Born: cfg.Wall,
-		Idle: s.forgettable, Forget: func(slot uint32) { s.Forget(s.peers[slot]) }})
+	s.cfg.MaxPeers = min(cfg.MaxPeers, maxSlots)
+	s.slots, s.secret, s.forgot = make(map[wire.Addr]uint32), wire.Key{s.Rng.Uint64(), s.Rng.Uint64()}, cfg.Wall
 	s.strangers.credit = StrangerBurst
 }
 

@@ -286,7 +286,7 @@ func TestGreetingsOfStrangers(t *testing.T) {
 		if trusted {
 			require.EqualValues(t, 1, m.Stats.WrongKey)
 		}
-		require.Zero(t, m.Hosts.Len())
+		require.Zero(t, m.Known())
 		require.Empty(t, m.told())
 	}
 }
