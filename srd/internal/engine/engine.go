@@ -153,7 +153,7 @@ type Engine struct {
 	flows      []*inflight
 	networks   []*network
 	masks      []*wire.Mask // empty ones
-	assemblies *assembly
+	assemblies Assemblies
 	waiting    Waits
 
 	packet wire.Packet // being decoded

@@ -163,12 +163,12 @@ func TestGivenUp(t *testing.T) {
 		part(8, 0, 0, false) // cut short: the next message begins within
 		require.NotNil(t, f.p.rx[service].assemblies)
 		part(11, 1, 0, false)
-		require.Nil(t, f.p.rx[service].assemblies.next)
+		require.Nil(t, f.p.rx[service].assemblies.Next)
 
 		part(13, 3, 10, false)
 		require.NotNil(t, f.p.rx[service].assemblies)
 		part(20, 0, 20, false)
-		require.Nil(t, f.p.rx[service].assemblies.next, "what is before the floor never comes")
+		require.Nil(t, f.p.rx[service].assemblies.Next, "what is before the floor never comes")
 		require.Empty(t, f.got)
 		for i := uint32(1); i < 4; i++ {
 			part(20+i, i, 20, false)

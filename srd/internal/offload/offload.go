@@ -67,7 +67,7 @@ type Machine struct {
 	unused     uint32   // the first free message
 	packets    []packet // by slot
 	windows    []*txWindow
-	assemblies *assembly // that are not in use
+	assemblies engine.Assemblies
 	waiting    engine.Waits
 
 	packet  wire.Packet // being decoded
