@@ -2,7 +2,6 @@ package pacer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/goverbs/goverbs/pacer/internal/shaper"
@@ -12,7 +11,7 @@ import (
 // that classes do not wait for each other, nor small acquisitions behind large ones.
 func (p *Pacer) admissions() error {
 	for n := len(p.admit); n < 2*p.s.Classes(); n++ {
-		f, err := p.s.AddFlow(shaper.FlowConfig{ID: 1<<63 + uint64(n), Patient: true})
+		f, err := p.s.AddFlow(shaper.FlowConfig{Patient: true})
 		if err != nil {
 			return err
 		}
@@ -36,11 +35,18 @@ func (p *Pacer) Acquire(ctx context.Context, class, n int) (Credit, error) {
 	if err := ctx.Err(); err != nil {
 		return Credit{}, err
 	}
-	return p.acquire(ctx, class, n)
+	return p.acquire(ctx, class, n, true)
 }
 
-// acquire is Acquire, but takes credit that is available even if ctx has ended.
-func (p *Pacer) acquire(ctx context.Context, class, n int) (Credit, error) {
+// TryAcquire is [Pacer.Acquire] without waiting. It returns false if there is no credit now, or
+// if others wait for it.
+func (p *Pacer) TryAcquire(class, n int) (Credit, bool, error) {
+	c, err := p.acquire(context.Background(), class, n, false)
+	return c, c.p != nil, err
+}
+
+// acquire is Acquire. Without waits it returns no credit if there is none now.
+func (p *Pacer) acquire(ctx context.Context, class, n int, waits bool) (Credit, error) {
 	const op = "acquire from"
 	p.mu.Lock()
 	if p.closed {
@@ -77,6 +83,11 @@ func (p *Pacer) acquire(ctx context.Context, class, n int) (Credit, error) {
 		p.release()
 		return Credit{p, sub}, nil
 	}
+	if !waits {
+		p.s.Cancel(at)
+		p.unlock()
+		return Credit{}, nil
+	}
 	if r.token == nil {
 		r.token = make(chan struct{}, 1)
 	}
@@ -102,23 +113,6 @@ func (p *Pacer) acquire(ctx context.Context, class, n int) (Credit, error) {
 	}
 	p.unlock()
 	return Credit{}, err
-}
-
-// ended is a context that has ended.
-var ended = func() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}()
-
-// TryAcquire is [Pacer.Acquire] without waiting. It returns false if there is no credit now, or
-// if others wait for it.
-func (p *Pacer) TryAcquire(class, n int) (Credit, bool, error) {
-	c, err := p.acquire(ended, class, n)
-	if errors.Is(err, ended.Err()) {
-		return Credit{}, false, nil
-	}
-	return c, err == nil, err
 }
 
 // Release gives a credit back. Twice is not an error.

@@ -19,11 +19,6 @@ type Batch struct {
 	n     int
 	// Class of the requests that are added next.
 	Class int
-	// Deadline is when the requests that are added next should go at the latest; zero
-	// means none. In a class the earliest goes first, of the requests that slicing units
-	// present, and a request that has missed it goes before all classes. It is no promise: no
-	// request exceeds the limits, or overtakes within its queue pair.
-	Deadline time.Time
 }
 
 // NewBatch makes a batch of up to n requests.
@@ -57,10 +52,7 @@ func (b *Batch) next(o op, id uint64, flags verbs.SendFlags, at verbs.Remote, sg
 		return &work{}
 	}
 	w := &b.works[b.n]
-	w.class, w.deadline = b.Class, 0
-	if !b.Deadline.IsZero() {
-		w.deadline = max(b.Deadline.Sub(b.q.p.start), 1)
-	}
+	w.class = b.Class
 	b.n++
 	n := 0
 	for _, s := range sges {
@@ -248,7 +240,7 @@ func (b *Batch) PostPoll(wcs []verbs.WC, spins int) (n, got int, err error) {
 // posted next, and the caller must call flush.
 func (q *QP) submit(w *work, c *call, now time.Duration) (shaper.Request, error) {
 	p := q.p
-	at, sub, granted, err := p.s.Admit(q.flow, shaper.Command{Kind: w.op.kind(), Length: w.length, Class: w.class, Deadline: w.deadline, Fence: w.flags&verbs.Fence != 0}, now)
+	at, sub, granted, err := p.s.Admit(q.flow, shaper.Command{Kind: w.op.kind(), Length: w.length, Class: w.class, Fence: w.flags&verbs.Fence != 0}, now)
 	if err != nil {
 		return at, err
 	}

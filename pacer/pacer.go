@@ -69,7 +69,6 @@ type Pacer struct {
 	freeRecv []uint32
 	queues   map[*verbs.CQ]*CQ
 	wakes    []*CQ         // with waiters that have to be woken
-	flows    uint64        // how many there were
 	admit    []shaper.Flow // of acquisitions: for each class, large ones and small ones
 	timer    *time.Timer
 	armed    time.Duration // when it goes off; 0: not at all
@@ -131,6 +130,10 @@ func defaults(d *verbs.Device) Config {
 	return c
 }
 
+// Device returns the name of the device for which [ForDevice] made the pacer. It is empty for a pacer
+// that [New] made, which may pace queue pairs of any device.
+func (p *Pacer) Device() string { return p.device }
+
 // New returns a pacer.
 func New(c Config) (*Pacer, error) {
 	s, err := shaper.New(c)
@@ -144,13 +147,6 @@ func New(c Config) (*Pacer, error) {
 	p.timer = time.AfterFunc(time.Hour, p.tick)
 	p.timer.Stop()
 	return p, nil
-}
-
-// flowID returns the number of a new flow. Queue pair numbers are not unique: each device
-// numbers its own, and may use a number again before Close has returned.
-func (p *Pacer) flowID() uint64 {
-	p.flows++
-	return p.flows
 }
 
 func (p *Pacer) now() time.Duration { return time.Since(p.start) }

@@ -474,28 +474,3 @@ func TestWrapByDevice(t *testing.T) {
 	require.NotSame(t, p, again)
 	require.NoError(t, again.Close())
 }
-
-// The earliest deadline goes first, and one that was missed goes before higher classes.
-func TestDeadlinesOfBatches(t *testing.T) {
-	r := newRig(t, pacer.Config{Threshold: 1, Small: 1, Classes: []pacer.Class{{Name: "bulk"}, {Name: "high", Priority: 1}}})
-	cq := r.cq()
-	for _, c := range []struct {
-		class    int
-		deadline time.Duration // from now
-	}{{0, time.Hour}, {1, -time.Second}} {
-		r.p.Pause(true)
-		others, _ := r.paced(cq, verbs.QPConfig{}, pacer.FlowConfig{Class: c.class})
-		q, _ := r.paced(cq, verbs.QPConfig{}, pacer.FlowConfig{})
-		post(t, others, 1, r.b.mr.Region().At(0), r.a.mr.SGE(0, 4096))
-		b, err := q.NewBatch(1)
-		require.NoError(t, err)
-		b.Deadline = time.Now().Add(c.deadline)
-		b.Read(2, verbs.Signaled, r.b.mr.Region().At(0), r.a.mr.SGE(8192, 4096))
-		_, err = b.Post()
-		require.NoError(t, err)
-		r.p.Pause(false)
-		require.EqualValues(t, 2, one(t, q).ID(), "%+v", c)
-		require.EqualValues(t, 1, one(t, q).ID())
-	}
-	r.idle()
-}

@@ -124,7 +124,7 @@ func (q *QP) enroll(cq *verbs.CQ, maxReads int) (err error) {
 	case p.paces(q.qp, cq):
 		return opError(what, q.name, verbs.ErrInUse)
 	}
-	if q.flow, err = p.s.AddFlow(shaper.FlowConfig{ID: p.flowID(), Weight: q.cfg.Weight, Priority: q.cfg.Priority,
+	if q.flow, err = p.s.AddFlow(shaper.FlowConfig{Weight: q.cfg.Weight, Priority: q.cfg.Priority,
 		MaxReads: maxReads, Depth: q.qp.MaxSendWR()}); err != nil {
 		return opError(what, q.name, err)
 	}

@@ -1,8 +1,6 @@
 package pacer
 
 import (
-	"time"
-
 	"github.com/goverbs/goverbs/pacer/internal/shaper"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -36,17 +34,16 @@ func (o op) kind() shaper.Kind {
 
 // work is a request as the program gave it.
 type work struct {
-	id       uint64
-	op       op
-	flags    verbs.SendFlags
-	class    int
-	deadline time.Duration // since the pacer was made; 0 means none
-	at       verbs.Remote
-	a, b     uint64 // immediate; what to add; what to compare and swap
-	sges     []verbs.SGE
-	data     []byte // inline
-	length   int
-	other    func(b *verbs.Batch, id uint64, flags verbs.SendFlags)
+	id     uint64
+	op     op
+	flags  verbs.SendFlags
+	class  int
+	at     verbs.Remote
+	a, b   uint64 // immediate; what to add; what to compare and swap
+	sges   []verbs.SGE
+	data   []byte // inline
+	length int
+	other  func(b *verbs.Batch, id uint64, flags verbs.SendFlags)
 }
 
 // copyFrom copies o, and its lists into memory of w.

@@ -212,7 +212,7 @@ func (s *storm) step() {
 
 func (s *storm) limits() pacer.Config {
 	c := pacer.Config{MTU: 1024, Slice: []int{-1, 1024, 4096, 16384}[s.rng.IntN(4)], Threshold: []int64{1, 6000, 40000, 1 << 20}[s.rng.IntN(4)], Units: 1 + s.rng.IntN(5),
-		Policy: pacer.Policy(s.rng.IntN(3)), Tune: s.rng.IntN(4) == 0, Classes: []pacer.Class{{Name: "a"}, {Name: "b", Priority: s.rng.IntN(2), Promote: time.Millisecond}}}
+		Policy: pacer.Policy(s.rng.IntN(3)), Tune: s.rng.IntN(4) == 0, Classes: []pacer.Class{{Name: "a"}, {Name: "b", Priority: s.rng.IntN(2)}}}
 	if s.rng.IntN(3) == 0 {
 		c.Rate, c.Burst = 50e6, 40000
 	}

@@ -1,14 +1,15 @@
 package srd
 
 import (
-	crand "crypto/rand"
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/boottime"
 	"github.com/goverbs/goverbs/srd/internal/engine"
+	"github.com/goverbs/goverbs/srd/internal/session"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -24,7 +25,7 @@ type machine interface {
 	Wait() time.Duration
 	Fragment() int
 	Peers(f func(*engine.PeerStats))
-	Count() *engine.Stats
+	Count() *session.Stats
 }
 
 // driver moves packets between a machine and a device. Its methods are called with the
@@ -69,35 +70,23 @@ func (ep *Endpoint) newBackend() error {
 	return err
 }
 
-// closeDevice closes what a driver has created, which is not all if its creation failed.
-func (ep *Endpoint) closeDevice(qps []*verbs.QP, mr *verbs.MR, cq *verbs.CQ) error {
-	var errs []error
-	for _, qp := range qps {
-		errs = append(errs, qp.Close())
+// sessions makes the endpoint's address, and returns the configuration of its sessions. Up to idle
+// receives are not posted at times; of the others, peers may have packets under way for three
+// quarters.
+func (ep *Endpoint) sessions(qpn uint32, mtu, idle int) session.Config {
+	cfg := &ep.cfg
+	ep.addr = Addr{GID: ep.gid.GID, QPN: qpn, QKey: cfg.QKey}
+	c := session.Config{
+		Addr: ep.addr.wire(), Wall: uint64(time.Now().UnixNano()), MTU: mtu,
+		Boot:     func() time.Duration { return time.Duration(boottime.Now().UnixNano()) },
+		MaxPeers: cfg.MaxPeers, MaxMessage: cfg.MaxMessage, Budget: (cfg.Receives - idle) * 3 / 4,
+		AckDelay: cfg.ackDelay, PeerTimeout: cfg.PeerTimeout,
 	}
-	if ep.d != nil {
-		errs = append(errs, ep.d.Close())
+	rand.Read(c.Seed[:])
+	if k := cfg.Key; k != nil {
+		c.Key = &wire.Key{binary.LittleEndian.Uint64(k), binary.LittleEndian.Uint64(k[8:])}
 	}
-	errs = append(errs, ep.handles.close()...)
-	if mr != nil {
-		errs = append(errs, mr.Close())
-	}
-	if cq != nil {
-		errs = append(errs, cq.Close())
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("srd: close: %w", err)
-	}
-	return nil
-}
-
-// secrets returns random numbers for a machine, and the deployment's key if there is one.
-func (ep *Endpoint) secrets() (seed [32]byte, key *wire.Key, err error) {
-	_, err = crand.Read(seed[:])
-	if k := ep.cfg.Key; k != nil {
-		key = &wire.Key{binary.LittleEndian.Uint64(k), binary.LittleEndian.Uint64(k[8:])}
-	}
-	return seed, key, err
+	return c
 }
 
 // toldOfKeys logs a warning if the packet that was just received has another key than the
@@ -116,27 +105,10 @@ func (ep *Endpoint) pumpAt(now time.Duration) {
 	if ep.closed.Load() || ep.failure != nil { // its memory may be gone, or its device
 		return
 	}
-	ep.woke, ep.stale, ep.clock = false, false, now
+	ep.polls.did(now)
 	ep.e.Advance(now)
 	ep.driver.flush()
 	ep.setAlarm(now)
-}
-
-// beginCompletion begins the handling of a completion. A goroutine that was woken before there was
-// anything to do, for a status for instance, does not do what becomes due now.
-func (ep *Endpoint) beginCompletion() {
-	ep.polling = true
-	if !ep.stale {
-		ep.woke = false
-	}
-}
-
-// endCompletion wakes a goroutine that does what is due after a completion, and polls for more.
-func (ep *Endpoint) endCompletion() {
-	ep.stale = true
-	if !ep.woke { // else the goroutine that was woken does what is due
-		ep.attend()
-	}
 }
 
 // gather copies the bytes of a message from offset on that fit into to.

@@ -7,15 +7,22 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/srd/internal/engine"
+	"github.com/goverbs/goverbs/srd/internal/session"
+	"github.com/goverbs/goverbs/srd/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Each limit and time reaches the engine. What peers may have under way leaves a quarter of the
+// Each limit and time reaches the machine. What peers may have under way leaves a quarter of the
 // receives free.
-func TestEngineHasTheConfiguration(t *testing.T) {
-	cfg := Config{Paths: 3, MaxPeers: 4, MaxMessage: 5, Receives: 80, PeerTimeout: 10 * time.Second}
-	require.Equal(t, engine.Config{Paths: 3, MaxPeers: 4, MaxMessage: 5, Budget: 60, PeerTimeout: 10 * time.Second}, cfg.engine())
+func TestMachineHasTheConfiguration(t *testing.T) {
+	ep := &Endpoint{cfg: Config{MaxPeers: 4, MaxMessage: 5, Receives: 84, PeerTimeout: 10 * time.Second, Key: []byte("0123456789abcdef")}}
+	c := ep.sessions(7, 1024, 4)
+	require.NotZero(t, c.Seed)
+	require.NotZero(t, c.Wall)
+	require.NotZero(t, c.Boot())
+	require.Equal(t, &wire.Key{0x3736353433323130, 0x6665646362613938}, c.Key)
+	c.Seed, c.Wall, c.Boot, c.Key = [32]byte{}, 0, nil, nil
+	require.Equal(t, session.Config{Addr: wire.Addr{QPN: 7}, MTU: 1024, MaxPeers: 4, MaxMessage: 5, Budget: 60, PeerTimeout: 10 * time.Second}, c)
 }
 
 // A message that is longer than all memory could never be taken.

@@ -9,55 +9,35 @@ import (
 // deadline is when calls of a kind end, including calls that already wait.
 type deadline struct {
 	mu    sync.Mutex
-	at    time.Time // zero: never
-	calls map[*call]bool
+	calls context.Context // of the calls; nil before the first
+	end   context.CancelFunc
+	timer *time.Timer
 }
 
-// call is a call that may wait.
-type call struct {
-	cancel context.CancelFunc
-	timer  *time.Timer
-}
-
-// begin returns a context that ends with the deadline, and a function to call at the end of
-// the call. After the deadline it returns [context.DeadlineExceeded].
-func (d *deadline) begin() (context.Context, func(), error) {
+// context returns a context for a call, which is cancelled at the deadline.
+func (d *deadline) context() context.Context {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.at.IsZero() && !time.Now().Before(d.at) {
-		return nil, nil, context.DeadlineExceeded
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	c := &call{cancel: cancel}
-	c.arm(d.at)
 	if d.calls == nil {
-		d.calls = make(map[*call]bool)
+		d.calls, d.end = context.WithCancel(context.Background())
 	}
-	d.calls[c] = true
-	return ctx, func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		delete(d.calls, c)
-		c.arm(time.Time{})
-		cancel()
-	}, nil
+	return d.calls
 }
 
+// set sets the deadline; the zero time is none.
 func (d *deadline) set(at time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.at = at
-	for c := range d.calls {
-		c.arm(at)
+	fired := d.timer != nil && !d.timer.Stop()
+	if d.calls == nil || fired || d.calls.Err() != nil {
+		d.calls, d.end = context.WithCancel(context.Background())
 	}
-}
-
-func (c *call) arm(at time.Time) {
-	if c.timer != nil {
-		c.timer.Stop()
-		c.timer = nil
-	}
-	if !at.IsZero() {
-		c.timer = time.AfterFunc(time.Until(at), c.cancel)
+	d.timer = nil
+	switch wait := time.Until(at); {
+	case at.IsZero():
+	case wait <= 0:
+		d.end()
+	default:
+		d.timer = time.AfterFunc(wait, d.end)
 	}
 }

@@ -45,7 +45,7 @@ func (ep *Endpoint) AckDelay() time.Duration {
 func (ep *Endpoint) Stays() (bool, time.Duration) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	return ep.attended(), ep.grace
+	return ep.polls.attended(ep.now()), ep.polls.grace
 }
 
 // PostHeld hands a message over, and holds up everything else for d, as an address handle
@@ -90,7 +90,7 @@ func (ep *Endpoint) BreakPath(i int, d time.Duration) (func() bool, error) {
 	}
 	own := k.qp
 	k.qp, k.broken = gone, true
-	ep.nudge()
+	ep.polls.nudge()
 	time.AfterFunc(d, func() {
 		ep.mu.Lock()
 		k.qp = own

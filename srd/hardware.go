@@ -3,7 +3,6 @@ package srd
 import (
 	"fmt"
 	"math/rand/v2"
-	"time"
 
 	"github.com/goverbs/goverbs/srd/internal/engine"
 	"github.com/goverbs/goverbs/srd/internal/offload"
@@ -14,21 +13,18 @@ import (
 // hardware is the SRD queue pair of an endpoint on EFA, which delivers packets by itself,
 // and its memory.
 type hardware struct {
+	device
 	ep     *Endpoint
 	m      *offload.Machine
 	out    engine.Out
 	retry  bool // the device can be told how often to retry when the receiver has no buffer
-	cq     *verbs.CQ
 	qp     *verbs.QP
 	send   *verbs.Batch
 	recv   *verbs.RecvBatch
-	mr     *verbs.MR
-	stride int // of the memory of a packet
 	broken bool
 
 	pending []uint32 // receives to be posted again
 	slots   []flight
-	free    []uint32 // slots to send from
 }
 
 // flight is a packet that is sent, or waits for its address handle.
@@ -49,47 +45,26 @@ func newHardware(ep *Endpoint, efa verbs.EFAFeatures) error {
 	if cfg.QKey == 0 { // tells an incarnation from its successor with the same number
 		cfg.QKey = 1 + rand.Uint32N(1<<31-1)
 	}
-	dev := cfg.PD.Device()
-	port, err := dev.Port(ep.gid.Port)
+	port, err := cfg.PD.Device().Port(ep.gid.Port)
 	if err != nil {
 		return err
 	}
-	h.stride = int(port.MaxMsgSize)
 	slots := min(sendSlots, efa.MaxSendWR)
-	depth := cfg.Receives + slots
-	if h.cq, err = dev.CreateCQ(verbs.CQConfig{Depth: depth}); err != nil {
+	if err := h.open(ep, h, cfg.Receives, slots, int(port.MaxMsgSize)); err != nil {
 		return err
 	}
-	if ep.d, err = h.cq.Dispatch(h, depth); err != nil {
+	if h.qp, err = h.create(ep, verbs.QPConfig{Type: verbs.SRD, MaxSendWR: slots, MaxRecvWR: cfg.Receives}); err != nil {
 		return err
 	}
-	if h.mr, err = cfg.PD.AllocMR(depth*h.stride, verbs.MRConfig{}); err != nil {
+	if h.send, err = h.d.NewBatch(h.qp, 64); err != nil {
 		return err
 	}
-	if h.qp, err = cfg.PD.CreateQP(verbs.QPConfig{Type: verbs.SRD, SendCQ: h.cq, GID: ep.gid, QKey: cfg.QKey,
-		MaxSendWR: slots, MaxRecvWR: cfg.Receives}); err != nil {
-		return err
-	}
-	if h.send, err = ep.d.NewBatch(h.qp, 64); err != nil {
-		return err
-	}
-	if h.recv, err = ep.d.NewRecvBatch(h.qp, cfg.Receives); err != nil {
+	if h.recv, err = h.d.NewRecvBatch(h.qp, cfg.Receives); err != nil {
 		return err
 	}
 	ep.handles.Labels, ep.handles.Parked = []uint32{0}, slots
 	h.slots = make([]flight, slots)
-	for i := range h.slots {
-		h.free = append(h.free, uint32(i))
-	}
-	seed, key, err := ep.secrets()
-	if err != nil {
-		return err
-	}
-	ep.addr = Addr{GID: ep.gid.GID, QPN: h.qp.Num(), QKey: cfg.QKey}
-	h.m = offload.New(offload.Config{
-		Addr: ep.addr.wire(), Host: (*host)(ep), Wall: uint64(time.Now().UnixNano()), Seed: seed, Key: key, MTU: h.stride, Slots: slots,
-		MaxPeers: cfg.MaxPeers, MaxMessage: cfg.MaxMessage, Budget: (cfg.Receives - h.idle()) * 3 / 4, PeerTimeout: cfg.PeerTimeout,
-	})
+	h.m = offload.New(offload.Config{Config: ep.sessions(h.qp.Num(), h.stride, h.idle()), Host: (*host)(ep), Slots: slots})
 	ep.e = h.m
 	return nil
 }
@@ -117,15 +92,12 @@ func (h *hardware) repost() error {
 		return nil
 	}
 	for _, i := range h.pending {
-		h.recv.Recv(h.ep.d.ID(recvBit|uint64(i)), h.mr.SGE(int(i)*h.stride, h.stride))
+		h.recv.Recv(h.d.ID(recvBit|uint64(i)), h.mr.SGE(int(i)*h.stride, h.stride))
 	}
 	h.pending = h.pending[:0]
 	_, err := h.recv.Post()
 	return err
 }
-
-// sendAt returns the offset of a slot's memory.
-func (h *hardware) sendAt(i uint32) int { return (h.ep.cfg.Receives + int(i)) * h.stride }
 
 // Completed implements [verbs.Engine]: it hands packets and their outcomes to the machine.
 func (h *hardware) Completed(tag uint64, wc *verbs.WC) {
@@ -135,30 +107,30 @@ func (h *hardware) Completed(tag uint64, wc *verbs.WC) {
 	if ep.closed.Load() || h.broken {
 		return
 	}
-	ep.beginCompletion()
-	defer func() { ep.polling = false }()
+	ep.polls.beginCompletion()
+	defer func() { ep.polls.completing = false }()
 	if s := wc.Status(); s == verbs.WCFlushed || s == verbs.WCLocalQPOperation {
 		h.fails(wc.Err())
 		return
 	}
-	ep.clock = ep.now()
-	h.m.Advance(ep.clock)
+	ep.polls.clock = ep.now()
+	h.m.Advance(ep.polls.clock)
 	i := uint32(tag)
 	if tag&recvBit == 0 {
 		h.release(i, outcome(wc.Status()))
 		if h.m.Wait() == 0 {
-			ep.endCompletion()
+			ep.polls.came()
 		}
 		return
 	}
 	if n := wc.Len(); wc.Status() == verbs.WCSuccess && n <= h.stride {
-		h.m.Receive(wc.SrcQP(), h.mr.Bytes()[int(i)*h.stride:][:n])
+		h.m.Receive(wc.SrcQP(), h.memory(int(i), n))
 		ep.toldOfKeys(engine.Source{QPN: wc.SrcQP()}) // all that a device says of the source
 	} else { // more than a buffer holds
 		h.m.Stats.Malformed++
 	}
 	h.pending = append(h.pending, i)
-	ep.endCompletion()
+	ep.polls.came()
 }
 
 // outcome returns the outcome of a packet that EFA reports, as libefa translates it.
@@ -208,9 +180,11 @@ func (h *hardware) flush() {
 		}
 		h.free = h.free[:len(h.free)-1]
 		if o.Length > 0 {
-			gather(b[o.Headers:][:o.Length], h.ep.requests[uint32(o.Tag)].data, o.Offset)
+			gather(b[o.Headers:][:o.Length], h.ep.requests.all[uint32(o.Tag)].data, o.Offset)
 		}
-		h.m.Seal(o, b[:o.Headers])
+		if o.Seal {
+			h.m.Seal(&o.To, b[:o.Headers], nil)
+		}
 		h.slots[i] = flight{to: o.To, length: o.Headers + o.Length}
 		h.launch(i)
 	}
@@ -224,8 +198,6 @@ func (h *hardware) urgent() bool {
 // idle returns how many receives are collected before they are posted again.
 func (h *hardware) idle() int { return min(postRecvsEach, h.ep.cfg.Receives/4) }
 
-func (h *hardware) full() bool { return len(h.free) == 0 }
-
 // launch adds a packet to the chain, or has it wait for an address handle.
 func (h *hardware) launch(i uint32) {
 	s := &h.slots[i]
@@ -237,7 +209,7 @@ func (h *hardware) launch(i uint32) {
 		h.post()
 	}
 	h.send.SetTarget(verbs.Target{AH: s.h.AH, QPN: s.to.QPN, QKey: s.to.QKey})
-	h.send.Send(h.ep.d.ID(uint64(i)), verbs.Signaled, h.mr.SGE(h.sendAt(i), s.length))
+	h.send.Send(h.d.ID(uint64(i)), verbs.Signaled, h.mr.SGE(h.sendAt(i), s.length))
 }
 
 func (h *hardware) wayOf(i uint32) (to way, stranger bool) {
@@ -283,10 +255,4 @@ func (h *hardware) fails(err error) {
 // mend has nothing to do: what fails ends the endpoint.
 func (h *hardware) mend() bool { return true }
 
-func (h *hardware) close() error {
-	var qps []*verbs.QP
-	if h.qp != nil {
-		qps = append(qps, h.qp)
-	}
-	return h.ep.closeDevice(qps, h.mr, h.cq)
-}
+func (h *hardware) close() error { return h.device.close(h.ep) }

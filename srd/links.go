@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/boottime"
 	"github.com/goverbs/goverbs/srd/internal/engine"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
@@ -13,14 +12,11 @@ import (
 
 // links are the UD queue pairs of an endpoint, each a path, and their memory.
 type links struct {
-	ep     *Endpoint
-	e      *engine.Engine
-	out    engine.Out
-	cq     *verbs.CQ
-	d      *verbs.Dispatcher
-	mr     *verbs.MR
-	stride int // of the memory of a packet
-	paths  []*link
+	device
+	ep    *Endpoint
+	e     *engine.Engine
+	out   engine.Out
+	paths []*link
 
 	unposted uint32 // paths with packets in their chain
 	short    uint32 // paths with receives to be posted again
@@ -34,8 +30,7 @@ type links struct {
 		n  int // packets
 	}
 
-	slots []slot
-	free  []uint32 // slots to send from
+	slots [sendSlots]slot
 }
 
 // link is one of them. Its receives are few, unless it is the first, which has the number in
@@ -82,17 +77,8 @@ func newLinks(ep *Endpoint) error {
 	if err != nil {
 		return err
 	}
-	l.stride = verbs.GRHSize + max(port.MaxMTU.Bytes(), wire.MaxHeaders)
-	all := cfg.Receives + (cfg.Paths-1)*fewReceives
-	depth := all + sendSlots
-	if l.cq, err = dev.CreateCQ(verbs.CQConfig{Depth: depth}); err != nil {
-		return err
-	}
-	if l.d, err = l.cq.Dispatch(l, depth); err != nil {
-		return err
-	}
-	ep.d = l.d
-	if l.mr, err = cfg.PD.AllocMR((all+sendSlots)*l.stride, verbs.MRConfig{}); err != nil {
+	stride := verbs.GRHSize + max(port.MaxMTU.Bytes(), wire.MaxHeaders)
+	if err := l.open(ep, l, cfg.Receives+(cfg.Paths-1)*fewReceives, sendSlots, stride); err != nil {
 		return err
 	}
 	base := 0
@@ -102,8 +88,7 @@ func newLinks(ep *Endpoint) error {
 			k.receives = cfg.Receives
 		}
 		base += k.receives
-		if k.qp, err = cfg.PD.CreateQP(verbs.QPConfig{Type: verbs.UD, SendCQ: l.cq, GID: ep.gid, QKey: cfg.QKey,
-			MaxSendWR: sendSlots, MaxRecvWR: k.receives, MaxInline: 192}); err != nil {
+		if k.qp, err = l.create(ep, verbs.QPConfig{Type: verbs.UD, MaxSendWR: sendSlots, MaxRecvWR: k.receives, MaxInline: 192}); err != nil {
 			return err
 		}
 		label := uint32(0)
@@ -120,29 +105,12 @@ func newLinks(ep *Endpoint) error {
 			return err
 		}
 	}
-	l.slots = make([]slot, sendSlots)
-	for i := range l.slots {
-		l.free = append(l.free, uint32(i))
-	}
-	seed, key, err := ep.secrets()
-	if err != nil {
-		return err
-	}
-	ep.addr = Addr{GID: ep.gid.GID, QPN: l.paths[0].qp.Num(), QKey: cfg.QKey}
-	c := cfg.engine()
-	c.Silent, c.Boot = l.silent, func() time.Duration { return time.Duration(boottime.Now().UnixNano()) }
-	c.Addr, c.Host, c.Wall, c.Seed, c.Key, c.MTU = ep.addr.wire(), (*host)(ep), uint64(time.Now().UnixNano()), seed, key, mtu.Bytes()
-	l.e = engine.New(c)
+	l.e = engine.New(engine.Config{
+		Config: ep.sessions(l.paths[0].qp.Num(), mtu.Bytes(), 0), Host: (*host)(ep), Silent: l.silent,
+		Paths: cfg.Paths, MinTimeout: cfg.minTimeout,
+	})
 	ep.e = l.e
 	return nil
-}
-
-// engine returns the part of the configuration that concerns the engine.
-func (cfg *Config) engine() engine.Config {
-	return engine.Config{
-		Paths: cfg.Paths, MaxPeers: cfg.MaxPeers, MaxMessage: cfg.MaxMessage, Budget: cfg.Receives * 3 / 4,
-		MinTimeout: cfg.minTimeout, AckDelay: cfg.ackDelay, PeerTimeout: cfg.PeerTimeout,
-	}
 }
 
 // begin posts the receives of all queue pairs, and activates them.
@@ -181,7 +149,7 @@ func (l *links) fails(k *link, err error) {
 	if errors.Is(k.cause, verbs.WCFlushed) {
 		k.cause = err
 	}
-	l.ep.nudge()
+	l.ep.polls.nudge()
 }
 
 // mend resets queue pairs that failed, and reports whether all were reset. On Soft-RoCE a
@@ -224,10 +192,4 @@ func (l *links) restart(k *link) error {
 }
 
 // close destroys everything; no call may be inside any more.
-func (l *links) close() error {
-	var qps []*verbs.QP
-	for _, k := range l.paths {
-		qps = append(qps, k.qp)
-	}
-	return l.ep.closeDevice(qps, l.mr, l.cq)
-}
+func (l *links) close() error { return l.device.close(l.ep) }

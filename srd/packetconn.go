@@ -25,32 +25,20 @@ var _ net.PacketConn = (*PacketConn)(nil)
 // it closes the endpoint.
 func (ep *Endpoint) PacketConn(s Service) *PacketConn { return &PacketConn{ep: ep, service: s} }
 
-func (c *PacketConn) begin(d *deadline) (context.Context, func(), error) {
-	if c.ep.closed.Load() {
-		return nil, nil, verbs.ErrClosed
-	}
-	return d.begin()
-}
-
 func (c *PacketConn) failed(op string, to net.Addr, err error) error {
 	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled): // by a deadline
-		err = os.ErrDeadlineExceeded
-	case errors.Is(err, verbs.ErrClosed):
+	case c.ep.closed.Load():
 		err = net.ErrClosed
+	case errors.Is(err, context.Canceled): // at a deadline
+		err = os.ErrDeadlineExceeded
 	}
 	return &net.OpError{Op: op, Net: "srd", Source: c.LocalAddr(), Addr: to, Err: err}
 }
 
 // ReadFrom receives a message. Bytes that do not fit into b are lost, as with UDP.
 func (c *PacketConn) ReadFrom(b []byte) (int, net.Addr, error) {
-	ctx, end, err := c.begin(&c.read)
-	if err != nil {
-		return 0, nil, c.failed("read", nil, err)
-	}
-	defer end()
 	var ms [1]Message
-	if _, err := c.ep.Receive(ctx, ms[:]); err != nil {
+	if _, err := c.ep.Receive(c.read.context(), ms[:]); err != nil {
 		return 0, nil, c.failed("read", nil, err)
 	}
 	n, from := copy(b, ms[0].Data), ms[0].From
@@ -64,12 +52,7 @@ func (c *PacketConn) WriteTo(b []byte, to net.Addr) (int, error) {
 	if !ok {
 		return 0, c.failed("write", to, fmt.Errorf("%w: an address of another network", verbs.ErrAttributes))
 	}
-	ctx, end, err := c.begin(&c.write)
-	if err != nil {
-		return 0, c.failed("write", to, err)
-	}
-	defer end()
-	if err := c.ep.send(ctx, a, c.service, [][]byte{b}); err != nil {
+	if err := c.ep.send(c.write.context(), a, c.service, [][]byte{b}); err != nil {
 		return 0, c.failed("write", to, err)
 	}
 	return len(b), nil

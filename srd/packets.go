@@ -34,7 +34,7 @@ func (l *links) flush() {
 			l.posting = append(l.posting, k)
 		}
 	}
-	l.handsOver(l.ep.clock)
+	l.handsOver(l.ep.polls.clock)
 	for len(l.free) > 0 {
 		i := l.free[len(l.free)-1]
 		at := l.sendAt(i)
@@ -45,9 +45,11 @@ func (l *links) flush() {
 		l.free = l.free[:len(l.free)-1]
 		o := &l.out
 		if o.Length > 0 {
-			gather(b[o.Headers:][:o.Length], l.ep.requests[uint32(o.Tag)].data, o.Offset)
+			gather(b[o.Headers:][:o.Length], l.ep.requests.all[uint32(o.Tag)].data, o.Offset)
 		}
-		l.e.Seal(o, b[:o.Headers], b[o.Headers:][:o.Length])
+		if o.Seal {
+			l.e.Seal(&o.To, b[:o.Headers], b[o.Headers:][:o.Length])
+		}
 		s := &l.slots[i]
 		s.to, s.length, s.path, s.stranger = o.To, o.Headers+o.Length, o.Path, o.Stranger
 		l.launch(i)
@@ -108,7 +110,6 @@ func (l *links) launch(i uint32) {
 }
 
 func (l *links) urgent() bool { return l.short != 0 }
-func (l *links) full() bool   { return len(l.free) == 0 }
 
 // lost drops the packets that wait for an address handle that cannot be made, as if the
 // network had lost them.
@@ -153,19 +154,13 @@ func (l *links) tag(k *link, i uint32) uint64 {
 	return uint64(k.index)<<40 | uint64(k.life)<<32 | uint64(i)
 }
 
-// sendAt returns the offset of a slot's memory.
-func (l *links) sendAt(i uint32) int {
-	last := l.paths[len(l.paths)-1]
-	return (last.base + last.receives + int(i)) * l.stride
-}
-
 // sent frees a slot, and the unsignaled ones that were sent before it.
 func (l *links) sent(k *link, i uint32) {
 	s := &l.slots[i]
 	f := &l.flushed[s.flush] // or a later one, after so many
 	if f.n > 0 {
 		l.e.Took(f.n, l.ep.now()-f.at)
-		l.ep.grace = l.e.AckDelay()
+		l.ep.polls.grace = l.e.AckDelay()
 	}
 	for _, j := range s.covers[:s.covered] {
 		l.release(k, j)
@@ -200,8 +195,8 @@ func (l *links) Completed(tag uint64, wc *verbs.WC) {
 		return // before a reset
 	}
 	i := uint32(tag)
-	ep.beginCompletion()
-	defer func() { ep.polling = false }()
+	ep.polls.beginCompletion()
+	defer func() { ep.polls.completing = false }()
 	switch {
 	case wc.Status() != verbs.WCSuccess:
 		if tag&recvBit == 0 && wc.Status() != verbs.WCFlushed { // the way it was to take may be gone
@@ -214,18 +209,17 @@ func (l *links) Completed(tag uint64, wc *verbs.WC) {
 	case tag&recvBit == 0:
 		l.sent(k, i)
 		if l.e.Wait() == 0 { // it waited for slots
-			ep.endCompletion()
+			ep.polls.came()
 		}
 		return
 	}
-	at := (k.base + int(i)) * l.stride
 	if n := wc.Len(); wc.HasGRH() && n >= verbs.GRHSize && n <= l.stride {
-		b := l.mr.Bytes()[at:][:n]
+		b := l.memory(k.base+int(i), n)
 		// What is polled at once came before the first of it was looked at.
-		if l.timed++; !ep.stale || l.timed >= timedEach {
+		if l.timed++; !ep.polls.stale || l.timed >= timedEach {
 			l.timed = 0
-			ep.clock = ep.now()
-			l.e.Advance(ep.clock)
+			ep.polls.clock = ep.now()
+			l.e.Advance(ep.polls.clock)
 		}
 		from := engine.Source{GID: sourceOf(b), QPN: wc.SrcQP()}
 		l.e.Receive(from, b[verbs.GRHSize:])
@@ -235,7 +229,7 @@ func (l *links) Completed(tag uint64, wc *verbs.WC) {
 	if len(k.pending) >= min(postRecvsEach, k.receives/4) { // three quarters may be on their way
 		l.short |= 1 << k.index
 	}
-	ep.endCompletion()
+	ep.polls.came()
 }
 
 // addReceives puts the receives that are to be posted into the path's batch.

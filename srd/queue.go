@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
-	"github.com/goverbs/goverbs/srd/internal/engine"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -71,25 +69,6 @@ type Completion struct {
 	Limit                 int      // bytes of the longest message that the receiver accepts, if Status is TooLarge
 }
 
-// request is a message under way.
-type request struct {
-	q      *SendQueue // nil: the message was given up
-	id     uint64
-	data   [][]byte
-	handle engine.Handle
-	waiter verbs.Waiter // of Send
-	waited bool
-	status Status
-
-	limit    uint32 // bytes of the longest message that the peer accepts
-	stranger bool   // the peer had never responded
-	packets  []Status
-	each     bool
-	next     uint32
-}
-
-const none = ^uint32(0)
-
 // NewQueue creates a send queue.
 func (ep *Endpoint) NewQueue(cfg QueueConfig) (*SendQueue, error) {
 	if cfg.Service > Reporting || cfg.Depth < 0 {
@@ -144,7 +123,7 @@ func (q *SendQueue) Post(rs ...Request) (n int, err error) {
 		n++
 	}
 	ep.pumpAt(now)
-	ep.stays(now)
+	ep.polls.stays(ep.now() - now)
 	if err != nil {
 		err = fmt.Errorf("srd: post: %w", err)
 	}
@@ -156,57 +135,6 @@ func closedIf(closed bool) error {
 		return verbs.ErrClosed
 	}
 	return nil
-}
-
-// post hands a message to the engine.
-func (ep *Endpoint) post(q *SendQueue, id uint64, to Addr, s Service, data [][]byte, waited, each bool) (*request, error) {
-	if to.GID == (verbs.GID{}) || to.QPN == 0 {
-		return nil, fmt.Errorf("%w: the address of no endpoint", verbs.ErrAttributes)
-	}
-	n := size(data)
-	i := ep.unused
-	if i == none {
-		i = uint32(len(ep.requests))
-		ep.requests = append(ep.requests, &request{next: none})
-	} else {
-		ep.unused = ep.requests[i].next
-	}
-	r := ep.requests[i]
-	r.q, r.id, r.waited, r.status, r.each, r.packets = q, id, waited, 0, each, nil
-	r.data = append(r.data[:0], data...)
-	if waited {
-		r.waiter.Reset()
-	}
-	h, err := ep.e.Send(to.wire(), engine.Message{Tag: uint64(i), Service: uint8(s), Len: n, Now: waited, Parts: each})
-	if err != nil {
-		ep.free(i)
-		var long engine.TooLargeError
-		switch {
-		case errors.As(err, &long):
-			err = &TooLargeError{Size: n, Limit: int(long.Limit)}
-		case errors.Is(err, engine.ErrPeers):
-			err = ErrPeers
-		default:
-			err = fmt.Errorf("%w: %w", verbs.ErrAttributes, err)
-		}
-		return nil, err
-	}
-	r.handle = h
-	return r, nil
-}
-
-func size(data [][]byte) (n int) {
-	for _, b := range data {
-		n += len(b)
-	}
-	return n
-}
-
-func (ep *Endpoint) free(i uint32) {
-	r := ep.requests[i]
-	clear(r.data)
-	r.q, r.data = nil, r.data[:0]
-	r.next, ep.unused = ep.unused, i
 }
 
 // Send sends the gathered bytes as one message, reliably and out of order, and waits for
@@ -232,9 +160,9 @@ func (ep *Endpoint) send(ctx context.Context, to Addr, s Service, data [][]byte)
 		ep.mu.Unlock()
 		return fmt.Errorf("srd: send to %v: %w", to, err)
 	}
-	ep.enter(&r.waiter)
+	ep.polls.enter(&r.waiter)
 	defer ep.mu.Unlock()
-	defer ep.leave(&r.waiter)
+	defer ep.polls.leave(&r.waiter)
 	ep.pump()
 	for r.status == 0 {
 		ep.mu.Unlock()
@@ -251,64 +179,11 @@ func (ep *Endpoint) send(ctx context.Context, to Addr, s Service, data [][]byte)
 		r.waiter.Reset()
 	}
 	err = ep.why(r, to.GID, data)
-	ep.free(uint32(r.id))
+	ep.requests.free(uint32(r.id))
 	if err != nil {
 		err = fmt.Errorf("srd: send to %v: %w", to, err)
 	}
 	return err
-}
-
-// why returns the error of a message that has a status, with the cause if it is
-// known. ep.mu must be held.
-func (ep *Endpoint) why(r *request, to verbs.GID, data [][]byte) error {
-	err := r.status.Err()
-	switch r.status {
-	case TooLarge:
-		return &TooLargeError{Size: size(data), Limit: int(r.limit)}
-	case Unresponsive:
-		if cause := ep.handles.failed[to]; cause != nil {
-			return fmt.Errorf("%w; there is no way to it: %w", err, cause)
-		}
-		if r.stranger {
-			return errNoAnswer
-		}
-	}
-	return err
-}
-
-// giveUp cancels a message; its status is not reported. Its bytes go back to the program: the
-// engine needs those of a cancelled message no more, and sends a copy if it cannot cancel it.
-func (ep *Endpoint) giveUp(r *request) {
-	r.waited, r.q = false, nil
-	ep.e.Advance(ep.now())
-	ep.e.Cancel(r.handle)
-	if r.status == 0 {
-		for i, b := range r.data {
-			r.data[i] = slices.Clone(b)
-		}
-	}
-	ep.pump()
-}
-
-// settled reports the result of a message. The engine calls it, with ep.mu held.
-func (ep *Endpoint) settled(res *engine.Result) {
-	i := uint32(res.Tag)
-	r := ep.requests[i]
-	r.status, r.limit, r.stranger = Status(res.Status), res.Limit, res.Stranger
-	switch {
-	case r.waited:
-		r.id = uint64(i) // Send frees it
-		ep.wake(&r.waiter)
-		return
-	case r.q != nil:
-		c := Completion{ID: r.id, Status: r.status, Packet: res.Part, Sent: res.Parts, Refused: res.Refused, Packets: r.packets}
-		if r.status == TooLarge {
-			c.Limit = int(r.limit)
-		}
-		r.q.done.push(c)
-		r.q.waiting.wake(ep)
-	}
-	ep.free(i)
 }
 
 // Wait waits for at least one completion, and takes as many as are there and fit into cs.
@@ -348,12 +223,12 @@ func (q *SendQueue) Close() error {
 		return nil
 	}
 	q.closed = true
-	for _, r := range ep.requests {
+	for _, r := range ep.requests.all {
 		if r.q == q && r.status == 0 && !ep.closed.Load() {
 			ep.giveUp(r)
 		}
 	}
-	q.waiting.wake(ep)
+	q.waiting.wake(&ep.polls)
 	delete(ep.queues, q)
 	return nil
 }

@@ -105,9 +105,9 @@ func (h *host) Deliver(d *engine.Delivery, owned bool) bool {
 	p := ep.pool.lend(data)
 	ep.inbox.push(Message{From: addrOf(d.From), Service: Service(d.Service), Data: data, piece: p, num: p.num})
 	if ep.cfg.OnMessage != nil {
-		ep.nudge()
+		ep.polls.nudge()
 	} else {
-		ep.readers.wake(ep)
+		ep.readers.wake(&ep.polls)
 	}
 	return true
 }
@@ -116,7 +116,7 @@ func (h *host) Drop(b []byte)            { h.pool.put(b) }
 func (h *host) Settled(r *engine.Result) { (*Endpoint)(h).settled(r) }
 func (h *host) Pressure() uint8          { return h.pool.pressure() }
 func (h *host) PartSettled(tag uint64, part int, s engine.Status) {
-	r := h.requests[uint32(tag)]
+	r := h.requests.all[uint32(tag)]
 	for len(r.packets) <= part {
 		r.packets = append(r.packets, 0)
 	}

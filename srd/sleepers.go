@@ -13,10 +13,10 @@ type sleepers struct {
 	spare   []*verbs.Waiter
 }
 
-// wake wakes all of them. The endpoint's lock must be held.
-func (s *sleepers) wake(ep *Endpoint) {
+// wake wakes all of them.
+func (s *sleepers) wake(p *pollers) {
 	for _, w := range s.waiting {
-		ep.wake(w)
+		p.wake(w)
 	}
 }
 
@@ -24,15 +24,15 @@ func (s *sleepers) wake(ep *Endpoint) {
 // ep.mu must be held, and is held again when await returns.
 func (ep *Endpoint) await(ctx context.Context, s *sleepers, ready func() bool) error {
 	w := s.join()
-	ep.enter(w)
+	ep.polls.enter(w)
 	err := ep.awaitBy(ctx, w, ready)
-	ep.leave(w)
+	ep.polls.leave(w)
 	s.part(w)
 	return err
 }
 
 func (ep *Endpoint) awaitBy(ctx context.Context, w *verbs.Waiter, ready func() bool) error {
-	if ep.stale {
+	if ep.polls.stale {
 		ep.pump()
 	}
 	for {
@@ -43,7 +43,7 @@ func (ep *Endpoint) awaitBy(ctx context.Context, w *verbs.Waiter, ready func() b
 		if ready() {
 			return nil
 		}
-		rest := ep.rest.Due(ep.clock)
+		rest := ep.polls.yield.Due(ep.polls.clock)
 		ep.mu.Unlock()
 		if rest {
 			runtime.Gosched()
@@ -58,7 +58,7 @@ func (ep *Endpoint) awaitBy(ctx context.Context, w *verbs.Waiter, ready func() b
 			return err
 		}
 		// What can wait is sent with what the program does next.
-		if ep.stale && (!ready() || ep.driver.urgent() || ep.e.Wait() == 0) {
+		if ep.polls.stale && (!ready() || ep.driver.urgent() || ep.e.Wait() == 0) {
 			ep.pump()
 		}
 	}

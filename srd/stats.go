@@ -1,37 +1,24 @@
 package srd
 
 import (
-	"time"
+	"slices"
 
 	"github.com/goverbs/goverbs/srd/internal/engine"
+	"github.com/goverbs/goverbs/srd/internal/session"
 )
 
 // Stats are the counters of an endpoint. On EFA, Timeouts are packets that the device gave
 // up, and Probes are greetings that check whether a silent peer still runs.
-type Stats struct {
-	Sent, Received      uint64 // packets
-	Retransmitted       uint64
-	Timeouts, Probes    uint64
-	Responses           uint64 // that were sent alone, not with a message
-	Duplicates, Beyond  uint64 // packets that had arrived before, or found no memory and come again
-	Delivered, Refused  uint64 // messages that arrived
-	Sessions, Forgotten uint64 // peers
-	Retired, Revived    uint64 // paths
-	Broken              uint64 // queue pairs that the device gave up, with what was in them
+type Stats = session.Stats
 
-	// Packets of strangers or former peers: malformed ones, with wrong tokens, sources, cookies
-	// or keys, of old epochs, or with contents that no peer sends; then the replies to them,
-	// and the replies not sent since there were too many.
-	Malformed, WrongToken, WrongSource, WrongCookie, WrongKey uint64
-	OldEpoch, Bogus                                           uint64
-	Resets, Challenges, Unanswered                            uint64
-}
+// PathStats describe a path to a peer that is not idle.
+type PathStats = engine.PathStats
 
 // Stats returns the counters so far.
 func (ep *Endpoint) Stats() Stats {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	return Stats(*ep.e.Count())
+	return *ep.e.Count()
 }
 
 // PeerStats describe a peer.
@@ -44,26 +31,13 @@ type PeerStats struct {
 	Paths       []PathStats
 }
 
-// PathStats describe a path to a peer that is not idle.
-type PathStats struct {
-	RoundTrip, Least time.Duration // smoothed, and the shortest
-	Loss             float64       // share of the last packets that was lost
-	Sent             uint64
-	UnderWay         int
-	Suspect, Retired bool // out of use, and probed: for now, or until enough probes come back
-}
-
 // Peers returns the statistics of all peers. It allocates.
 func (ep *Endpoint) Peers() []PeerStats {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	var all []PeerStats
 	ep.e.Peers(func(s *engine.PeerStats) {
-		p := PeerStats{Addr: addrOf(s.Addr), Established: s.Established, UnderWay: s.UnderWay, Window: s.Window, Grant: s.Grant}
-		for _, x := range s.Paths {
-			p.Paths = append(p.Paths, PathStats(x))
-		}
-		all = append(all, p)
+		all = append(all, PeerStats{addrOf(s.Addr), s.Established, s.UnderWay, s.Window, s.Grant, slices.Clone(s.Paths)})
 	})
 	return all
 }

@@ -47,5 +47,5 @@ func (h *addressHandles) changed(now verbs.GIDEntry, gone bool) {
 	}
 	h.gone = gone
 	h.DropAll()
-	ep.nudge() // queue pairs may be mended now
+	ep.polls.nudge() // queue pairs may be mended now
 }

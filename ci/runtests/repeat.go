@@ -17,7 +17,7 @@ func isMachine(pkg string) bool {
 			return true
 		}
 	}
-	return rel == "pacer/sim" || rel == "internal/virtual"
+	return rel == "internal/virtual"
 }
 
 // repeatable reports whether what failed may have been chance.

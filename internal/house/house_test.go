@@ -36,14 +36,14 @@ var below = map[string][]string{
 	// The machines: neither knows the other, nor verbs.
 	"dc/internal/session":  {"dc/internal/wire", "internal"},
 	"dc/internal/dci":      {"internal"},
-	"srd":                  {"srd/internal/wire", "srd/internal/engine", "srd/internal/offload", "srd/internal/handles", "verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
+	"srd":                  {"srd/internal/wire", "srd/internal/engine", "srd/internal/offload", "srd/internal/session", "srd/internal/handles", "verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
 	"srd/internal/wire":    {},
-	"srd/internal/hosts":   {"srd/internal/wire"},
 	"srd/internal/handles": {},
+	"srd/internal/session": {"srd/internal/wire"},
 	// Its simulation has address handles.
-	"srd/internal/engine": {"srd/internal/wire", "srd/internal/hosts", "srd/internal/handles", "internal"},
+	"srd/internal/engine": {"srd/internal/wire", "srd/internal/session", "srd/internal/handles", "internal"},
 	// It speaks of messages, services and statuses in the engine's terms.
-	"srd/internal/offload": {"srd/internal/wire", "srd/internal/hosts", "srd/internal/engine", "internal"},
+	"srd/internal/offload": {"srd/internal/wire", "srd/internal/session", "srd/internal/engine", "internal"},
 	"lockoffload": {"verbs", "verbs/netpath", "verbs/rdmacm", "internal", "lockoffload/internal/wire", "lockoffload/internal/memory",
 		"lockoffload/internal/machine", "lockoffload/internal/history"},
 	"lockoffload/internal/wire":    {},

@@ -3,7 +3,7 @@
 //	go run ./ci/bench/draw [-log] file.csv ...
 //
 // The first column of the table is the horizontal axis, and each other one a line; empty cells
-// are left out. Tests of srd/internal/engine and pacer/sim write such tables with -large FOLDER.
+// are left out. Tests of srd/internal/engine and pacer/internal/sim write such tables with -large FOLDER.
 package main
 
 import (

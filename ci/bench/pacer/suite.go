@@ -12,7 +12,6 @@ import (
 	"github.com/goverbs/goverbs/ci/bench/measure"
 	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/pacer"
-	"github.com/goverbs/goverbs/pacer/sim"
 )
 
 var (
@@ -46,7 +45,7 @@ func Suite(harness.Env) []harness.Benchmark {
 }
 
 // Native is what needs no device and is measured on this machine itself.
-func Native(harness.Env) []harness.Benchmark { return []harness.Benchmark{admit(), simulated()} }
+func Native(harness.Env) []harness.Benchmark { return []harness.Benchmark{admit()} }
 
 // Values of a pass of readers.
 const (
@@ -216,27 +215,6 @@ func admit() harness.Benchmark {
 		})
 		return 1000 * us / block, err
 	}))
-}
-
-// simulated is a thousand requesters and 64 servers in virtual time. Each pass has
-// another seed, the same for both sides.
-func simulated() harness.Benchmark {
-	run := func(threshold int64) harness.Pass {
-		seed := uint64(0)
-		return func(context.Context) ([]float64, error) {
-			seed++
-			r, err := sim.Run(sim.Config{Threshold: threshold, Duration: time.Millisecond, Seed: seed})
-			return []float64{r.Goodput, float64(r.P99) / 1e3, float64(r.Probe99) / 1e3, float64(r.Queue99) / 1024, float64(r.Dropped)}, err
-		}
-	}
-	const unpaced = "unpaced"
-	b := harness.Benchmark{Name: "simulated", Judged: wall, Sides: []harness.Side{{Name: "ours", Run: run(24 << 10)}, {Name: unpaced, Run: run(0)}}}
-	for i, f := range []struct{ name, unit string }{{"goodput_of_links", "ratio"}, {"p99", "us"}, {"probe_p99", "us"}, {"switch_queue_p99", "KiB"}, {"dropped", "responses"}} {
-		b.Figures = append(b.Figures,
-			harness.Figure{Name: "simulated_" + f.name, Unit: f.unit, Of: "ours", Value: i},
-			harness.Figure{Name: "simulated_" + f.name + "_unpaced", Unit: f.unit, Of: unpaced, Value: i})
-	}
-	return b
 }
 
 // limit puts the link of a pass in place, on the requester's side.

@@ -51,23 +51,12 @@ func (c *Initiator) sendConnect(x *Context) {
 
 // timeout returns how long a control message waits for its reply, before it is sent again.
 func (c *Initiator) timeout() time.Duration {
-	return min(max(c.Retransmit, c.rtt+4*c.rttVar), c.longestPause())
+	return min(max(c.Retransmit, c.rtt.Timeout()), c.longestPause())
 }
 
 // longestPause bounds the pauses between copies of a message, which double. So several
 // are sent before a target is given up: some of them may be lost.
 func (c *Initiator) longestPause() time.Duration { return max(c.Retransmit, c.ConnectTimeout/8) }
-
-// measure takes a round-trip time (RFC 6298): of a connect packet that was sent once, or
-// of a probe, which comes back with the time of its sending.
-func (c *Initiator) measure(d time.Duration) {
-	if c.rtt == 0 {
-		c.rtt, c.rttVar = d, d/2
-		return
-	}
-	c.rttVar += ((c.rtt - d).Abs() - c.rttVar) / 4
-	c.rtt += (d - c.rtt) / 8
-}
 
 // silent handles a connect packet without a reply in time. If others wait for the context, a
 // target that does not reply to the repetition either leaves it to them.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/dc/internal/wire"
+	"github.com/goverbs/goverbs/internal/rtt"
 )
 
 // contextState is how far an initiator context is with its session.
@@ -169,7 +170,7 @@ type Initiator struct {
 
 	gone map[uint32]keyedAddress // of removed peers, by their numbers
 
-	rtt, rttVar time.Duration // of control messages and their replies
+	rtt rtt.Estimate // of connect packets that were sent once and their replies, and of probes
 }
 
 // NewInitiator makes a machine; id distinguishes it from all others.

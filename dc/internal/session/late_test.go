@@ -65,7 +65,7 @@ func TestTimeout(t *testing.T) {
 	}
 	require.Equal(t, b.Retransmit, b.timeout())
 	connect(1, 8*time.Millisecond)
-	require.Equal(t, 8*time.Millisecond, b.rtt)
+	require.Equal(t, 8*time.Millisecond, b.rtt.SRTT)
 	require.Equal(t, 24*time.Millisecond, b.timeout())
 	connect(2, 60*time.Millisecond)
 	require.NotZero(t, b.Stats.Retransmits)
@@ -77,16 +77,16 @@ func TestTimeout(t *testing.T) {
 		b.now += 40 * time.Millisecond
 		m := wire.Message{Kind: wire.Alive, Wait: uint32(sent / time.Millisecond)}
 		b.said(p, m)
-		before := b.rtt
+		before := b.rtt.SRTT
 		b.now += 300 * time.Millisecond
 		b.said(p, m)
-		require.Equal(t, before, b.rtt, "a copy")
+		require.Equal(t, before, b.rtt.SRTT, "a copy")
 		b.Withdraw(p, 0, true)
 		b.fail(p, ErrRefused, b.now)
 	}
-	require.InDelta(t, 40*time.Millisecond, b.rtt, float64(3*time.Millisecond))
+	require.InDelta(t, 40*time.Millisecond, b.rtt.SRTT, float64(3*time.Millisecond))
 	for range 20 {
-		b.measure(time.Second)
+		b.rtt.Sample(time.Second)
 	}
 	require.Equal(t, b.ConnectTimeout/8, b.timeout(), "several are sent before a target is given up")
 }
@@ -96,7 +96,7 @@ func TestTimeout(t *testing.T) {
 func TestCopiesEnough(t *testing.T) {
 	for _, rtt := range []time.Duration{time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond} {
 		b := newBench(t, 1, nil)
-		b.measure(rtt) // the timeout is three times as long
+		b.rtt.Sample(rtt) // the timeout is three times as long
 		p := b.peer(1)
 		b.Enqueue(p, 1, b.now)
 		copies := 0

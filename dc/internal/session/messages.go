@@ -69,7 +69,7 @@ func (c *Initiator) attached(x *Context, p *Peer, current bool, m *wire.Message,
 	case current && x.state == connecting:
 		x.state = joining
 		if x.unanswered == 0 {
-			c.measure(now - x.Session.heard)
+			c.rtt.Sample(now - x.Session.heard)
 		}
 		s := &x.Session
 		s.ID, s.Lease, s.QPN, s.MTU, s.counts = m.Session, m.Wait, m.QPN, m.MTU, m.Key&wire.PacketsCount != 0
@@ -103,7 +103,7 @@ func (c *Initiator) confirmed(x *Context, p *Peer, current bool, m *wire.Message
 	sent := time.Duration(age) * time.Millisecond
 	if m.Session == 0 {
 		if p.rest == probed && sent <= c.ConnectTimeout {
-			c.measure(sent)
+			c.rtt.Sample(sent)
 		}
 		return
 	}

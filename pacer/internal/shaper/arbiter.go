@@ -12,7 +12,6 @@ type candidate struct {
 	length    int
 	wire      int64 // of the response, or of a PUT
 	reason    Reason
-	late      bool
 }
 
 // Grant is a request packet that goes now.
@@ -35,15 +34,13 @@ func (s *Shaper) Next(now time.Duration) (Grant, bool) {
 	if s.paused || s.pending == 0 {
 		return Grant{}, false
 	}
-	s.schedule()
-	s.hurry(now)
 	s.in.refill(now)
 	s.out.refill(now)
 	s.lapse(now)
 	s.endProbe(now)
 	for tries := -1; ; tries-- {
 		s.checkDue()
-		best, held := s.arbitrate(now)
+		best, held := s.arbitrate()
 		if best != none {
 			return s.grant(best, now), true
 		}
@@ -84,14 +81,14 @@ func (s *Shaper) rotate() bool {
 
 // arbitrate has each unit present a request packet, and returns the unit that goes. If none may,
 // best is none and held the limit.
-func (s *Shaper) arbitrate(now time.Duration) (best int, held Reason) {
+func (s *Shaper) arbitrate() (best int, held Reason) {
 	best = none
 	for m := s.busy; m != 0; m &= m - 1 {
 		u := bits.TrailingZeros64(m)
 		p := &s.present[u]
 		for p.cmd = none; s.units[u] != none; p.cmd = none {
 			f := s.units[u]
-			s.offer(p, f, now)
+			s.offer(p, f)
 			if !p.reason.own() {
 				break
 			}
@@ -121,7 +118,7 @@ func (s *Shaper) arbitrate(now time.Duration) (best int, held Reason) {
 func (s *Shaper) goes(u int) bool {
 	p := &s.present[u]
 	return p.cmd != none && p.reason == None &&
-		(s.cfg.Policy != Deficit || p.late || s.flows[p.flow].deficit >= p.wire || s.isSmall(&s.cmds[p.cmd]))
+		(s.cfg.Policy != Deficit || s.flows[p.flow].deficit >= p.wire || s.isSmall(&s.cmds[p.cmd]))
 }
 
 // claims reports whether a unit presents a request packet that takes part in rounds of the
@@ -141,7 +138,7 @@ func (s *Shaper) topUp() {
 			p := &s.present[u]
 			f := &s.flows[p.flow]
 			n := int64(0)
-			if q := s.round(f); !p.late && p.wire > f.deficit {
+			if q := s.round(f); p.wire > f.deficit {
 				n = (p.wire - f.deficit + q - 1) / q
 			}
 			if r := &rounds[s.roundOf(p)]; *r == 0 || n < *r-1 {
@@ -227,12 +224,6 @@ func (s *Shaper) checkDue() {
 func (s *Shaper) before(u, v int) bool {
 	a, b := &s.present[u], &s.present[v]
 	ca, cb := &s.cmds[a.cmd], &s.cmds[b.cmd]
-	switch {
-	case a.late != b.late:
-		return a.late
-	case a.late && ca.since != cb.since:
-		return ca.since < cb.since
-	}
 	ka, kb := &s.classes[ca.Class], &s.classes[cb.Class]
 	switch {
 	case ka == kb:
@@ -242,9 +233,6 @@ func (s *Shaper) before(u, v int) bool {
 		return ka.served < kb.served
 	default:
 		return ca.Class < cb.Class
-	}
-	if ca.Deadline != cb.Deadline { // the earliest; 0 is none
-		return cb.Deadline == 0 || ca.Deadline != 0 && ca.Deadline < cb.Deadline
 	}
 	fa, fb := &s.flows[a.flow], &s.flows[b.flow]
 	switch s.cfg.Policy {
@@ -266,12 +254,11 @@ func (s *Shaper) after(u, from int) int {
 
 // offer fills in the request packet that a flow could send next: the first if it may go, or a
 // PUT that overtakes held GETs.
-func (s *Shaper) offer(p *candidate, f int32, now time.Duration) {
+func (s *Shaper) offer(p *candidate, f int32) {
 	fl := &s.flows[f]
 	switch {
 	case fl.down:
 		*p = candidate{flow: f, cmd: none, sub: none, reason: Down}
-		return
 	case s.nextGet(p, f):
 		if p.reason = s.limit(p); p.reason != None && fl.puts.head != none {
 			s.overtake(p, f)
@@ -280,11 +267,7 @@ func (s *Shaper) offer(p *candidate, f int32, now time.Duration) {
 		p.reason = s.limit(p)
 	default:
 		*p = candidate{flow: f, cmd: none, sub: none, reason: Behind}
-		return
 	}
-	c := &s.cmds[p.cmd]
-	k := &s.classes[c.Class]
-	p.late = k.Promote > 0 && now-c.since >= k.Promote || c.Deadline > 0 && now >= c.Deadline
 }
 
 // overtake offers a PUT in place of a GET that is held, if the PUT may go, or if only the GET is

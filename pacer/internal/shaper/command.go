@@ -11,7 +11,7 @@ const (
 	Put                // it takes data away: whole, and held by the outbound budget alone
 )
 
-// Command is what a host writes into the command queue.
+// Command is a request of the host.
 type Command struct {
 	Kind   Kind
 	Length int
@@ -21,9 +21,7 @@ type Command struct {
 	Fence bool
 	// Whole keeps a GET in one piece.
 	Whole bool
-	// Deadline is when it should have been granted at the latest; 0 means none.
-	Deadline time.Duration
-	Tag      uint64 // the driver's
+	Tag   uint64 // the driver's
 }
 
 // Request is a command that was submitted, until [Shaper.Free].
@@ -44,13 +42,51 @@ type command struct {
 	dropped bool  // cancelled: nothing of it is issued again
 	ended   bool  // finished, and told
 	failed  int   // sub-requests that wait to be issued again
-	next    int32 // in the command queue, the flow's GETs or PUTs, the finished or the free ones
+	next    int32 // in the flow's GETs or PUTs, the finished or the free ones
 	nextFen int32
 }
 
-// list is a queue of commands through their next.
+// list is a queue through links of its entries: commands through their next, for instance.
 type list struct{ head, tail int32 }
 
+// push puts an entry behind all others.
+func (l *list) push(entry int32, next func(entry int32) *int32) {
+	*next(entry) = none
+	if l.head == none {
+		l.head = entry
+	} else {
+		*next(l.tail) = entry
+	}
+	l.tail = entry
+}
+
+// unlink removes an entry, if it is there. next returns the link of an entry.
+func (l *list) unlink(entry int32, next func(entry int32) *int32) {
+	prev := int32(none)
+	for i := l.head; i != none; prev, i = i, *next(i) {
+		if i != entry {
+			continue
+		}
+		if prev == none {
+			l.head = *next(i)
+		} else {
+			*next(prev) = *next(i)
+		}
+		if l.tail == i {
+			l.tail = prev
+		}
+		return
+	}
+}
+
+// The links of commands, of commands with a fence, of flows in line for a unit, and of pieces that
+// wait to be issued again.
+func (s *Shaper) nextCommand(c int32) *int32 { return &s.cmds[c].next }
+func (s *Shaper) nextFence(c int32) *int32   { return &s.cmds[c].nextFen }
+func (s *Shaper) nextInLine(f int32) *int32  { return &s.flows[f].waiting }
+func (s *Shaper) nextFailed(i int32) *int32  { return &s.subs[i].next }
+
+// push puts a command behind all others of a list.
 func (s *Shaper) push(l *list, c int32) {
 	s.cmds[c].next = none
 	if l.head == none {
@@ -69,31 +105,12 @@ func (s *Shaper) pop(l *list) int32 {
 	return c
 }
 
-// drop removes a command that need not be the first.
-func (s *Shaper) drop(l *list, c int32) {
-	prev := int32(none)
-	for i := l.head; i != none; prev, i = i, s.cmds[i].next {
-		if i != c {
-			continue
-		}
-		if prev == none {
-			l.head = s.cmds[c].next
-		} else {
-			s.cmds[prev].next = s.cmds[c].next
-		}
-		if l.tail == c {
-			l.tail = prev
-		}
-		return
-	}
-}
-
-// Submit writes a command into the command queue. It never waits: [Shaper.Next]
-// returns the command when it may go.
+// Submit puts a command into the queue of its flow. It never waits: [Shaper.Next] returns the
+// command when it may go.
 func (s *Shaper) Submit(f Flow, c Command, now time.Duration) (Request, error) {
 	at, err := s.command(f, &c, now)
 	if err == nil {
-		s.push(&s.written, at)
+		s.enqueue(at)
 	}
 	return Request(at), err
 }
@@ -122,13 +139,6 @@ func (s *Shaper) command(f Flow, c *Command, now time.Duration) (int32, error) {
 	return i, nil
 }
 
-// schedule sorts the commands of the command queue into flow queues.
-func (s *Shaper) schedule() {
-	for c := s.pop(&s.written); c != none; c = s.pop(&s.written) {
-		s.enqueue(c)
-	}
-}
-
 // begin gives a command its place in its flow and class.
 func (s *Shaper) begin(c int32) {
 	cmd := &s.cmds[c]
@@ -154,12 +164,7 @@ func (s *Shaper) enqueue(c int32) {
 		s.push(&f.gets, c)
 	}
 	if cmd.Fence {
-		if f.fences.head == none {
-			f.fences.head = c
-		} else {
-			s.cmds[f.fences.tail].nextFen = c
-		}
-		f.fences.tail = c
+		f.fences.push(c, s.nextFence)
 	}
 	s.ready(cmd.flow)
 }
@@ -174,28 +179,10 @@ func (s *Shaper) issued(c int32) {
 	if cmd.Kind == Put {
 		l = &f.puts
 	}
-	s.drop(l, c)
+	l.unlink(c, s.nextCommand)
 	s.classes[cmd.Class].queued--
 	if cmd.Fence {
-		s.unfence(f, c)
-	}
-}
-
-func (s *Shaper) unfence(f *flow, c int32) {
-	prev := int32(none)
-	for i := f.fences.head; i != none; prev, i = i, s.cmds[i].nextFen {
-		if i != c {
-			continue
-		}
-		if prev == none {
-			f.fences.head = s.cmds[c].nextFen
-		} else {
-			s.cmds[prev].nextFen = s.cmds[c].nextFen
-		}
-		if f.fences.tail == c {
-			f.fences.tail = prev
-		}
-		return
+		f.fences.unlink(c, s.nextFence)
 	}
 }
 
@@ -233,7 +220,6 @@ func (s *Shaper) Free(r Request) {
 // Cancel withdraws the part of a request that has not been granted. The device has the rest: the
 // request finishes once that is over.
 func (s *Shaper) Cancel(r Request) {
-	s.schedule()
 	cmd := &s.cmds[r]
 	if cmd.ended {
 		return

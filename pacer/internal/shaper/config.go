@@ -44,9 +44,6 @@ type Class struct {
 	Priority int
 	// Cap is how many response bytes it may have outstanding; 0 means no cap.
 	Cap int64
-	// Promote is how long a request waits before it goes in front of all classes; 0
-	// means never.
-	Promote time.Duration
 }
 
 // Config says what the limits are. Bytes are those on the wire, with headers. Zero values are
@@ -141,7 +138,7 @@ func (c Config) WithDefaults() (Config, error) {
 	for i := range classes {
 		k := &classes[i]
 		k.Weight = cmp.Or(k.Weight, 1)
-		if k.Weight < 0 || k.Weight > 1<<20 || k.Cap < 0 || k.Cap > maxBytes || k.Promote < 0 {
+		if k.Weight < 0 || k.Weight > 1<<20 || k.Cap < 0 || k.Cap > maxBytes {
 			return c, fmt.Errorf("%w: class %q", ErrConfig, k.Name)
 		}
 	}

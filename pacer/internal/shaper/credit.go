@@ -100,13 +100,8 @@ func (s *Shaper) issue(p *candidate, now time.Duration) Sub {
 	k.served += float64(p.wire) / float64(k.Weight)
 	k.Granted++
 	s.stats.Granted++
-	if p.late {
-		k.Promoted++
-	}
 	if first {
-		wait := now - c.since
-		k.Waited += wait
-		k.Delays[delayOf(wait)]++
+		k.Waits.Add(uint64(max(now-c.since, 0)))
 	}
 	if c.Kind == Put {
 		s.sending += p.wire
@@ -279,25 +274,16 @@ func (s *Shaper) forgetFailed(at int32) {
 		return
 	}
 	f := &s.flows[c.flow]
-	rest := list{none, none}
 	for i := f.failed.head; i != none; {
-		sb := &s.subs[i]
-		next := sb.next
-		if sb.cmd == at {
-			s.dropSub(i)
-		} else {
-			sb.next = none
-			if rest.head == none {
-				rest.head = i
-			} else {
-				s.subs[rest.tail].next = i
-			}
-			rest.tail = i
+		sub, next := i, s.subs[i].next
+		if s.subs[sub].cmd == at {
+			f.failed.unlink(sub, s.nextFailed)
+			s.dropSub(sub)
 		}
 		i = next
 	}
 	s.pending -= c.failed
-	f.failed, c.failed = rest, 0
+	c.failed = 0
 }
 
 // RequestOf returns the request of an outstanding request packet.

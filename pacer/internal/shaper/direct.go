@@ -3,7 +3,7 @@ package shaper
 import "time"
 
 // Admit is Submit and, if nothing keeps the request from going at once and whole,
-// Next: it saves the way through command queue, flow queue and slicing unit, which is
+// Next: it saves the way through flow queue and slicing unit, which is
 // most of what an idle pacer costs. The same limits apply to the request, and it counts for the
 // same. If granted is false, it waits as after Submit.
 func (s *Shaper) Admit(f Flow, c Command, now time.Duration) (r Request, sub Sub, granted bool, err error) {
@@ -13,7 +13,7 @@ func (s *Shaper) Admit(f Flow, c Command, now time.Duration) (r Request, sub Sub
 	}
 	var p candidate
 	if !s.direct(&p, at, now) {
-		s.push(&s.written, at)
+		s.enqueue(at)
 		return Request(at), 0, false, nil
 	}
 	s.begin(at)
@@ -36,7 +36,6 @@ func (s *Shaper) direct(p *candidate, at int32, now time.Duration) bool {
 	s.endProbe(now)
 	s.due, s.duePut = none, none // no flow waits
 	p.flow, p.cmd, p.sub, p.length, p.wire = c.flow, at, none, c.Length, s.cfg.RspPktLen(c.Length)
-	p.late = c.Deadline > 0 && now >= c.Deadline
 	ok := s.limit(p) == None
 	s.wake = 0
 	return ok

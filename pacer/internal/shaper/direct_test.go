@@ -34,8 +34,8 @@ func twins(t *testing.T, rng *rand.Rand) (direct int) {
 		s.firstGen = both[0].firstGen
 	}
 	var flows []Flow
-	for id := range 1 + rng.IntN(4) {
-		fc := FlowConfig{ID: uint64(id), Weight: 1 + rng.IntN(3), Priority: rng.IntN(3), MaxReads: 1 + rng.IntN(16), Depth: 1 + rng.IntN(20)}
+	for range 1 + rng.IntN(4) {
+		fc := FlowConfig{Weight: 1 + rng.IntN(3), Priority: rng.IntN(3), MaxReads: 1 + rng.IntN(16), Depth: 1 + rng.IntN(20)}
 		for i, s := range both {
 			f, err := s.AddFlow(fc)
 			require.NoError(t, err)
@@ -52,8 +52,8 @@ func twins(t *testing.T, rng *rand.Rand) (direct int) {
 		now += time.Duration(rng.IntN(500)) * time.Microsecond
 		var granted [2][]Grant
 		f, what := flows[rng.IntN(len(flows))], rng.IntN(20)
-		pick, deadline := rng.IntN(1<<20), time.Duration(rng.IntN(2))*now
-		c := Command{Kind: Kind(rng.IntN(3)), Length: []int{0, 8, 300, 1000, 5000, 20000}[rng.IntN(6)], Class: rng.IntN(2), Fence: rng.IntN(8) == 0, Whole: rng.IntN(4) == 0, Deadline: deadline}
+		pick := rng.IntN(1 << 20)
+		c := Command{Kind: Kind(rng.IntN(3)), Length: []int{0, 8, 300, 1000, 5000, 20000}[rng.IntN(6)], Class: rng.IntN(2), Fence: rng.IntN(8) == 0, Whole: rng.IntN(4) == 0}
 		var made [2]Request
 		goesOn, all := rng.IntN(3) == 0, rng.IntN(3) == 0
 		for i, s := range both {
@@ -130,7 +130,7 @@ func twins(t *testing.T, rng *rand.Rand) (direct int) {
 		}
 		a, b := both[0], both[1]
 		require.Equal(t, b.Stats(), a.Stats(), "step %d", step)
-		require.Equal(t, []int64{b.Outstanding(), b.Sending(), int64(b.Alive()), b.Threshold(), int64(b.wake)}, []int64{a.Outstanding(), a.Sending(), int64(a.Alive()), a.Threshold(), int64(a.wake)}, "step %d", step)
+		require.Equal(t, []int64{b.Outstanding(), b.Sending(), int64(b.alive), b.Threshold(), int64(b.wake)}, []int64{a.Outstanding(), a.Sending(), int64(a.alive), a.Threshold(), int64(a.wake)}, "step %d", step)
 		require.Equal(t, []bucket{b.in, b.out}, []bucket{a.in, a.out})
 		require.Equal(t, b.classes, a.classes, "step %d", step)
 		for _, f := range flows {
@@ -155,9 +155,9 @@ func whole(f Flow, r Request, sub Sub, c Command) Grant {
 func TestAdmitAfterWhoWasDue(t *testing.T) {
 	s, err := New(Config{Outbound: 1, OutBurst: 10000, MaxPasses: 1})
 	require.NoError(t, err)
-	large, err := s.AddFlow(FlowConfig{ID: 1})
+	large, err := s.AddFlow(FlowConfig{})
 	require.NoError(t, err)
-	other, err := s.AddFlow(FlowConfig{ID: 2})
+	other, err := s.AddFlow(FlowConfig{})
 	require.NoError(t, err)
 	put := func(f Flow, n int) (r Request, granted bool) {
 		r, _, granted, err := s.Admit(f, Command{Kind: Put, Length: n}, 0)

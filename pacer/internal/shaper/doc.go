@@ -1,8 +1,7 @@
 // Package shaper decides which request goes next: the state machine of paced
 // GETs, without device, clock, goroutines and locks.
 //
-// The host writes commands into a command queue. A scheduler sorts them into flow queues,
-// which are found by a hash of the flow. Slicing units take flow queues in turn, as they become
+// The host puts commands into flow queues. Slicing units take flow queues in turn, as they become
 // free, and present one request packet at a time: a whole PUT, or a piece of a GET.
 // The shaper arbitrates between the units: it passes over a packet with a response that
 // would exceed a limit, and looks at the next. A granted packet counts until it

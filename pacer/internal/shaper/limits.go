@@ -119,7 +119,6 @@ func (s *Shaper) Wake() (at time.Duration, ok bool) { return s.wake, s.wake != 0
 
 // Explain returns the limit that holds a request now.
 func (s *Shaper) Explain(r Request, now time.Duration) Reason {
-	s.schedule()
 	c := &s.cmds[r]
 	if c.sliced && c.failed == 0 {
 		if c.ended {

@@ -29,7 +29,7 @@ func TestLargestValues(t *testing.T) {
 	for _, c := range []Config{{Slice: math.MaxInt}, {Slice: math.MinInt}, {MTU: maxBytes}, {MTU: math.MaxInt, Slice: math.MaxInt}, {Header: maxBytes}, {Header: 1<<16 + 1}} {
 		s, err := New(c)
 		if err == nil {
-			f, err := s.AddFlow(FlowConfig{ID: 1})
+			f, err := s.AddFlow(FlowConfig{})
 			require.NoError(t, err)
 			_, err = s.Submit(f, Command{Length: MaxLength}, 0)
 			require.NoError(t, err)

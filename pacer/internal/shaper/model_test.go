@@ -25,7 +25,6 @@ type model struct {
 	solicited float64 // since the bucket was set
 	sent      float64
 	flows     []Flow
-	ids       uint64
 	down      map[Flow]bool
 	finished  int
 }
@@ -60,7 +59,7 @@ func randomConfig(r *rand.Rand) Config {
 		Device: []int{0, 5}[r.IntN(2)], Policy: Policy(r.IntN(int(policies))),
 		MaxPasses: 1 + r.IntN(8), Small: 300, Tune: r.IntN(4) == 0,
 		Overdue: []time.Duration{0, -1, 2 * time.Millisecond}[r.IntN(3)],
-		Classes: []Class{{Name: "bulk", Weight: 1 + r.IntN(3), Cap: []int64{0, 8000}[r.IntN(2)]}, {Name: "fast", Weight: 2, Priority: r.IntN(2), Promote: time.Duration(r.IntN(2)) * time.Millisecond}},
+		Classes: []Class{{Name: "bulk", Weight: 1 + r.IntN(3), Cap: []int64{0, 8000}[r.IntN(2)]}, {Name: "fast", Weight: 2, Priority: r.IntN(2)}},
 	}
 	c.Reserve = min(c.Threshold, []int64{1, 500, 2000}[r.IntN(3)])
 	if r.IntN(3) == 0 {
@@ -84,8 +83,7 @@ func newModel(t *testing.T, seed uint64) *model {
 }
 
 func (m *model) addFlow() {
-	m.ids++
-	f, err := m.s.AddFlow(FlowConfig{ID: m.ids * 0x10001, Weight: 1 + m.rng.IntN(3), Priority: m.rng.IntN(3), MaxReads: 1 + m.rng.IntN(16), Depth: 1 + m.rng.IntN(20)})
+	f, err := m.s.AddFlow(FlowConfig{Weight: 1 + m.rng.IntN(3), Priority: m.rng.IntN(3), MaxReads: 1 + m.rng.IntN(16), Depth: 1 + m.rng.IntN(20)})
 	require.NoError(m.t, err)
 	m.flows = append(m.flows, f)
 	m.seq[f], m.down[f] = 0, false
@@ -97,9 +95,6 @@ func (m *model) submit() {
 	}
 	f := m.flows[m.rng.IntN(len(m.flows))]
 	c := Command{Kind: Kind(m.rng.IntN(3)), Length: []int{0, 8, 300, 1000, 5000, 20000, 100000}[m.rng.IntN(7)], Class: m.rng.IntN(2), Fence: m.rng.IntN(8) == 0, Tag: m.rng.Uint64()}
-	if m.rng.IntN(6) == 0 {
-		c.Deadline = m.now + time.Duration(m.rng.IntN(2000))*time.Microsecond
-	}
 	r, err := m.s.Submit(f, c, m.now)
 	require.NoError(m.t, err)
 	if m.reqs[r] != nil {
@@ -254,11 +249,11 @@ func (m *model) check() {
 		}
 		classes[m.reqs[o.Request].Class] += o.wire
 	}
-	if m.s.Outstanding() != out || m.s.small != small || m.s.Sending() != sending || m.s.Alive() != len(m.reqs) {
-		m.fatal("outstanding %d, small %d, sending %d, alive %d; want %d, %d, %d, %d", m.s.Outstanding(), m.s.small, m.s.Sending(), m.s.Alive(), out, small, sending, len(m.reqs))
+	if m.s.Outstanding() != out || m.s.small != small || m.s.Sending() != sending || m.s.alive != len(m.reqs) {
+		m.fatal("outstanding %d, small %d, sending %d, alive %d; want %d, %d, %d, %d", m.s.Outstanding(), m.s.small, m.s.Sending(), m.s.alive, out, small, sending, len(m.reqs))
 	}
 	for i, want := range classes {
-		if _, st := m.s.Class(i); st.Outstanding != want {
+		if st := m.s.Stats().Classes[i]; st.Outstanding != want {
 			m.fatal("class %d has %d, want %d", i, st.Outstanding, want)
 		}
 	}
@@ -440,7 +435,7 @@ func (m *model) finish() {
 		}
 		m.now = max(m.now, at)
 	}
-	if m.s.stranded != 0 || m.s.lent != 0 || m.s.lentSmall != 0 || m.s.lentGets != 0 || m.s.Held() || m.s.Outstanding() != 0 || m.s.small != 0 || m.s.Sending() != 0 || m.s.gets != 0 || m.s.Alive() != 0 {
+	if m.s.stranded != 0 || m.s.lent != 0 || m.s.lentSmall != 0 || m.s.lentGets != 0 || m.s.Held() || m.s.Outstanding() != 0 || m.s.small != 0 || m.s.Sending() != 0 || m.s.gets != 0 || m.s.alive != 0 {
 		m.fatal("credit is left: %d, %d, %d, %d", m.s.Outstanding(), m.s.small, m.s.Sending(), m.s.gets)
 	}
 	for _, f := range m.flows {

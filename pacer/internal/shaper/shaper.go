@@ -1,10 +1,10 @@
 package shaper
 
 import (
-	"hash/maphash"
-	"math/bits"
 	"math/rand/v2"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/histogram"
 )
 
 // Shaper is the state of one pacer. The zero value is not ready: see New.
@@ -12,13 +12,11 @@ type Shaper struct {
 	cfg     Config
 	classes []class
 
-	written        list // the command queue
 	cmds           []command
 	free, finished list
 	alive          int // commands submitted and not freed
 
 	flows []flow
-	table table
 
 	units   []int32  // the flow that each is assigned to, or none
 	busy    uint64   // which are assigned
@@ -27,7 +25,6 @@ type Shaper struct {
 	clock   uint64   // counts assignments and grants
 	urgent  list     // flows that wait for a unit
 	waiting list
-	hurryAt time.Duration // when one of them is late
 	popped  int
 	present [MaxUnits]candidate
 	quantum int64 // bytes of the deficit policy, for a weight of 1
@@ -55,40 +52,32 @@ type Shaper struct {
 	stats       Stats
 }
 
-// Stats are counters.
+// Stats are counters and gauges.
 type Stats struct {
-	Granted, Solicited uint64 // request packets, and response bytes asked for
-	Passes             uint64 // a unit was passed over for another
-	Reissued           uint64 // sub-requests issued again
-	Failed             uint64
-	Overdue            uint64 // request packets with credit that was lent
-	Probes             uint64 // times the tuner drained the window
-	Floods             uint64 // times the interface could not absorb what came
+	Outstanding int64  // response bytes
+	Sending     int64  // bytes of PUTs under way
+	Threshold   int64  // response bytes that may be outstanding now
+	Alive       int    // requests that are not over
+	Granted     uint64 // request packets
+	Solicited   uint64 // response bytes asked for
+	Passes      uint64 // a unit was passed over for another
+	Reissued    uint64 // pieces of READs issued again
+	Failed      uint64 // request packets that failed
+	Probes      uint64 // times that the tuner measured the delay of the idle path
+	Floods      uint64 // times that the interface could not absorb what came
+	Overdue     uint64 // request packets that came too late, or not yet: others had their credit
+	Classes     []ClassStats
 }
 
-// ClassStats are the counters of a class.
+// ClassStats are the counters and gauges of a class.
 type ClassStats struct {
-	Outstanding int64
-	Queued      int
-	Granted     uint64
-	Solicited   uint64
-	Passes      uint64
-	Promoted    uint64
-	Waited      time.Duration // sum over what was granted
-	// Delays counts those waits: each entry the waits of up to [DelayLimit] of its index, and
-	// more than that of the index before; the last one all others.
-	Delays [Delays]uint64
-}
-
-// Delays is the number of entries of ClassStats.Delays.
-const Delays = 13
-
-// DelayLimit returns the longest wait that entry i of Delays counts: 1024 ns for the first, and
-// four times as much for each next one.
-func DelayLimit(i int) time.Duration { return 1024 << (2 * i) }
-
-func delayOf(wait time.Duration) int {
-	return min((bits.Len64(uint64(max(wait-1, 0))>>10)+1)/2, Delays-1)
+	Name        string
+	Outstanding int64            // response bytes
+	Queued      int              // requests that are not granted as a whole
+	Granted     uint64           // request packets
+	Solicited   uint64           // response bytes asked for
+	Passes      uint64           // a request was passed over for another
+	Waits       histogram.Counts // until the first grant of each request, in nanoseconds
 }
 
 type class struct {
@@ -147,8 +136,7 @@ func New(c Config) (*Shaper, error) {
 		return nil, err
 	}
 	empty := list{none, none}
-	s := &Shaper{written: empty, free: empty, finished: empty, urgent: empty, waiting: empty, freeSub: empty, due: none, duePut: none, lease: -1, firstGen: rand.Uint32()}
-	s.table.seed = maphash.MakeSeed()
+	s := &Shaper{free: empty, finished: empty, urgent: empty, waiting: empty, freeSub: empty, due: none, duePut: none, lease: -1, firstGen: rand.Uint32()}
 	s.adopt(c)
 	s.in.tokens, s.out.tokens = float64(c.Burst), float64(c.OutBurst)
 	return s, nil
@@ -165,7 +153,6 @@ func (s *Shaper) Reconfigure(c Config, now time.Duration) error {
 	if len(c.Classes) < len(s.classes) {
 		return ErrConfig
 	}
-	s.schedule()
 	s.in.refill(now)
 	s.out.refill(now)
 	s.adopt(c)
@@ -187,7 +174,6 @@ func (s *Shaper) adopt(c Config) {
 	s.cfg = c
 	s.quantum = c.RspPktLen(max(c.Slice, c.MTU))
 	s.resize(c.Units)
-	s.hurryAt = 0 // Promote may be another
 }
 
 func (b *bucket) set(rate float64, burst int64) {
@@ -233,18 +219,16 @@ func (s *Shaper) Outstanding() int64 { return s.outstanding }
 // Sending returns the bytes of PUTs outstanding.
 func (s *Shaper) Sending() int64 { return s.sending }
 
-// Alive returns the number of requests submitted and not freed.
-func (s *Shaper) Alive() int { return s.alive }
-
-// Stats returns the counters so far.
-func (s *Shaper) Stats() Stats { return s.stats }
-
-// Class returns the configuration and the counters of a class.
-func (s *Shaper) Class(i int) (Class, ClassStats) {
-	k := &s.classes[i]
-	st := k.ClassStats
-	st.Queued = k.queued
-	return k.Class, st
+// Stats returns the counters and gauges.
+func (s *Shaper) Stats() Stats {
+	st := s.stats
+	st.Outstanding, st.Sending, st.Threshold, st.Alive = s.outstanding, s.sending, s.Threshold(), s.alive
+	for i := range s.classes {
+		c := s.classes[i].ClassStats
+		c.Name, c.Queued = s.classes[i].Class.Name, s.classes[i].queued
+		st.Classes = append(st.Classes, c)
+	}
+	return st
 }
 
 // Classes returns the number of classes.

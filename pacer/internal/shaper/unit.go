@@ -58,15 +58,15 @@ func (s *Shaper) priority(f int32) (n int) {
 
 func within(priority int) int { return min(max(priority, -1<<20), 1<<20) }
 
-// urgency orders flows that compete for units: by priority, and then prefers flows that have a
-// deadline, or need no large part of the threshold.
+// urgency orders flows that compete for units: by priority, and then prefers flows that need no
+// large part of the threshold.
 func (s *Shaper) urgency(f int32) int {
 	c := s.first(f)
 	if c == none {
 		return 0
 	}
 	n := 2 * s.priority(f)
-	if s.flows[f].puts.head != none || s.isSmall(&s.cmds[c]) || s.cmds[c].Deadline > 0 {
+	if s.flows[f].puts.head != none || s.isSmall(&s.cmds[c]) {
 		n++
 	}
 	return n
@@ -106,15 +106,8 @@ func (s *Shaper) wait(f int32) {
 	if fl.unit != none {
 		s.vacate(int(fl.unit))
 	}
-	l := s.line(f)
-	fl.waits, fl.waiting = true, none
-	if l.head == none {
-		l.head = f
-	} else {
-		s.flows[l.tail].waiting = f
-	}
-	l.tail = f
-	s.expect(f)
+	fl.waits = true
+	s.line(f).push(f, s.nextInLine)
 }
 
 // displace takes the unit from a flow that has not had its turn, and puts the flow at the head
@@ -128,7 +121,6 @@ func (s *Shaper) displace(f int32) {
 		l.tail = f
 	}
 	l.head = f
-	s.expect(f)
 }
 
 // line returns the line in which a flow waits for a unit.
@@ -181,9 +173,6 @@ func (s *Shaper) park(f int32) {
 func (s *Shaper) idle(f int32) {
 	fl := &s.flows[f]
 	if s.hasWork(f) {
-		if fl.waits { // by another command than before, perhaps
-			s.expect(f)
-		}
 		return
 	}
 	fl.deficit, fl.passes = 0, 0
@@ -201,21 +190,7 @@ func (s *Shaper) leave(f int32) {
 	}
 	fl.waits = false
 	for _, l := range [...]*list{&s.urgent, &s.waiting} {
-		prev := int32(none)
-		for i := l.head; i != none; prev, i = i, s.flows[i].waiting {
-			if i != f {
-				continue
-			}
-			if prev == none {
-				l.head = fl.waiting
-			} else {
-				s.flows[prev].waiting = fl.waiting
-			}
-			if l.tail == f {
-				l.tail = prev
-			}
-			return
-		}
+		l.unlink(f, s.nextInLine)
 	}
 }
 

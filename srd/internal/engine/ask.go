@@ -26,7 +26,7 @@ type asking struct {
 }
 
 // mayAsk reports whether a packet may go without a grant, when none is under way.
-func (e *Engine) mayAsk(n *network) bool { return !n.asking.told || e.now >= n.asking.at }
+func (e *Engine) mayAsk(n *network) bool { return !n.asking.told || e.Now >= n.asking.at }
 
 // tells records that a packet was sent that says whether others wait behind it.
 func (e *Engine) tells(p *peer, waits bool) {
@@ -43,8 +43,8 @@ func (e *Engine) tells(p *peer, waits bool) {
 func (e *Engine) askIn(p *peer, d time.Duration) {
 	a := &p.net.asking
 	d = max(1, min(d, e.cfg.PeerTimeout/askLeast))
-	a.at = e.now + d/2 + time.Duration(e.rng.Int64N(int64(d)))
-	e.wake(p, a.at)
+	a.at = e.Now + d/2 + time.Duration(e.Rng.Int64N(int64(d)))
+	e.Wake(&p.Peer, a.at)
 }
 
 // ask queues a packet that goes without a grant if it is time, and else returns the time when
@@ -54,7 +54,7 @@ func (e *Engine) ask(p *peer) time.Duration {
 	case !p.idles() || !e.waits(p):
 		return never
 	case e.mayAsk(p.net):
-		e.enqueue(p)
+		e.Enqueue(&p.Peer)
 		return never
 	}
 	return p.net.asking.at
@@ -67,7 +67,7 @@ func (p *peer) idles() bool { return p.grant == 0 && p.flying == 0 }
 func (e *Engine) onGrant(p *peer, c *wire.Credit) {
 	e.network(p).asking.told = e.waits(p)
 	e.granted(p, c.Grant)
-	e.enqueue(p)
+	e.Enqueue(&p.Peer)
 }
 
 // granted records a grant of n packets.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/srd/internal/session"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
@@ -25,7 +26,7 @@ func TestDeadLinkAmidBursts(t *testing.T) {
 // deadLink returns how long the longest message took that was sent before or after the link died.
 func deadLink(t *testing.T, seed uint64) (longest time.Duration) {
 	r := rand.New(rand.NewPCG(seed, 3))
-	w := newWorld(t, seed, 2, Config{Paths: 4 << r.IntN(2), MTU: 1024})
+	w := newWorld(t, seed, 2, Config{Config: session.Config{MTU: 1024}, Paths: 4 << r.IntN(2)})
 	links := map[[2]int]*link{}
 	w.links = func(from, _, path int) *link {
 		k := [2]int{from, path % 4}

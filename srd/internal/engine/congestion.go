@@ -18,21 +18,18 @@ func (e *Engine) sample(p *peer, i uint8, rtt time.Duration) {
 	n := e.network(p)
 	x := &n.paths[i]
 	rtt = max(rtt, time.Microsecond)
-	if x.srtt == 0 {
-		x.srtt, x.rttvar, x.least = rtt, rtt/2, rtt
-	} else {
-		d := x.srtt - rtt
-		x.rttvar += (max(d, -d) - x.rttvar) / 4
-		x.srtt += (rtt - x.srtt) / 8
-		x.least = min(x.least, rtt)
+	if x.SRTT == 0 {
+		x.least = rtt
 	}
+	x.Sample(rtt)
+	x.least = min(x.least, rtt)
 	if x.lately == 0 || rtt < x.lately {
 		x.lately = rtt
 	}
-	if n.middle == 0 || e.now >= n.judgeAt {
+	if n.middle == 0 || e.Now >= n.judgeAt {
 		n.middle = e.roundTrip(n)
 		e.judge(p, n)
-		n.judgeAt = e.now + n.middle
+		n.judgeAt = e.Now + n.middle
 	}
 }
 
@@ -41,7 +38,7 @@ func (e *Engine) roundTrip(n *network) time.Duration {
 	var trips [MaxPaths]time.Duration
 	used := trips[:0]
 	for i := range n.paths[:e.cfg.Paths] {
-		if t := n.paths[i].srtt; t > 0 {
+		if t := n.paths[i].SRTT; t > 0 {
 			used = append(used, t)
 		}
 	}
@@ -70,7 +67,7 @@ func (e *Engine) judge(p *peer, n *network) {
 	}
 	for i := range n.paths[:e.cfg.Paths] {
 		x := &n.paths[i]
-		if x.srtt == 0 || x.retired {
+		if x.SRTT == 0 || x.retired {
 			continue
 		}
 		seen++
@@ -81,7 +78,7 @@ func (e *Engine) judge(p *peer, n *network) {
 		if x.slow {
 			slow++
 		}
-		x.least += max(0, x.srtt-x.least) >> 6 // routes change
+		x.least += max(0, x.SRTT-x.least) >> 6 // routes change
 	}
 	n.failing = 0
 	switch {

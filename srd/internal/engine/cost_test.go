@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/srd/internal/session"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
@@ -116,7 +117,7 @@ func TestIdlePeers(t *testing.T) {
 	if racing && testing.Short() {
 		n = 6000
 	}
-	hub, q := direct(Config{Paths: 4, MaxPeers: 2 * n}, 0)
+	hub, q := direct(Config{Config: session.Config{MaxPeers: 2 * n}, Paths: 4}, 0)
 	_ = q
 	heap := func() uint64 {
 		runtime.GC()
@@ -235,7 +236,7 @@ func TestTurns(t *testing.T) {
 		a.network(p).window = largestWindow
 		for _, s := range []uint8{Ordered, Reliable} {
 			for range 50 {
-				_, err := a.Send(p.addr, Message{Len: 64, Service: s, Tag: uint64(s)})
+				_, err := a.Send(p.Addr, Message{Len: 64, Service: s, Tag: uint64(s)})
 				require.NoError(t, err)
 			}
 		}

@@ -7,8 +7,8 @@ package engine
 func (e *Engine) defers(f *txFlow, room int) bool {
 	p := f.p
 	n := e.network(p)
-	if n.sentAt == e.now || room >= min(int(p.flying), longestBurst) || e.exceeds(f, room) <= room || e.someLose(n) {
-		n.sentAt = e.now // what follows goes with it
+	if n.sentAt == e.Now || room >= min(int(p.flying), longestBurst) || e.exceeds(f, room) <= room || e.someLose(n) {
+		n.sentAt = e.Now // what follows goes with it
 		return false
 	}
 	return true

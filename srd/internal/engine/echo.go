@@ -14,7 +14,7 @@ const mostStrays = 16
 // newer records the echo of a packet that was sent age ago, and reports whether that was later
 // than all packets of the path echoed before.
 func (e *Engine) newer(x *path, age time.Duration) bool {
-	at := e.now.Truncate(time.Microsecond) - age
+	at := e.Now.Truncate(time.Microsecond) - age
 	if at <= x.echoedAt {
 		return false
 	}

@@ -16,11 +16,11 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
-	"math/rand/v2"
 	"time"
 
-	"github.com/goverbs/goverbs/srd/internal/hosts"
+	"github.com/goverbs/goverbs/srd/internal/session"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
@@ -95,63 +95,26 @@ type Result struct {
 	Stranger bool   // the receiver has never responded
 }
 
-// DefaultAckDelay is how long a response waits for others unless Config says so.
-const DefaultAckDelay = 500 * time.Microsecond
-
-// DefaultPeerTimeout is after how long without progress a peer is unresponsive unless Config
-// says so.
-const DefaultPeerTimeout = 5 * time.Second
-
 // Config of an engine. Zero values of durations stand for defaults.
 type Config struct {
-	Addr wire.Addr
+	session.Config
 	Host Host
 	// Silent, if not nil, is called when the way to a peer may lead nowhere: the peer has been
 	// silent, or has heard nothing, for a quarter of PeerTimeout, and after each other quarter;
 	// and when it greets again after a Welcome. It calls no method of the engine.
 	Silent func(peer wire.Addr)
 
-	Wall  uint64               // wall clock in nanoseconds, now; also the epoch
-	Raw   time.Duration        // now, by the clock of Advance
-	Boot  func() time.Duration // returns the time by a clock that runs while the host is suspended; nil: that of Advance
-	Seed  [32]byte
-	Key   *wire.Key // of the deployment: data goes with the first packet
-	Paths int       // of one's own: 1 to MaxPaths
-	MTU   int       // bytes of a packet, headers included
-
-	MaxPeers    int
-	MaxMessage  int           // bytes of the longest message that is received
-	Budget      int           // packets that all peers may have under way towards this one
-	First       int           // packets before the first grant
-	MinTimeout  time.Duration // floor of the timers of sub-flows
-	AckDelay    time.Duration // how long a response waits for others
-	Target      time.Duration // delay over the least that is no congestion
-	PeerTimeout time.Duration // without progress, after which a peer is unresponsive
-	EvictAge    time.Duration // how long a silent peer is remembered at least
+	Paths      int           // of one's own: 1 to MaxPaths
+	MinTimeout time.Duration // floor of the timers of sub-flows
+	Target     time.Duration // delay over the least that is no congestion
 }
 
 func (c *Config) defaults() {
-	set := func(d *time.Duration, v time.Duration) {
-		if *d == 0 {
-			*d = v
-		}
-	}
-	number := func(n *int, v int) {
-		if *n == 0 {
-			*n = v
-		}
-	}
-	set(&c.MinTimeout, 2*time.Millisecond)
-	set(&c.AckDelay, DefaultAckDelay)
-	set(&c.Target, 2*time.Millisecond)
-	set(&c.PeerTimeout, DefaultPeerTimeout)
-	set(&c.EvictAge, 4*c.PeerTimeout)
-	number(&c.Paths, 1)
-	number(&c.MTU, 4096)
-	number(&c.MaxPeers, 1<<16)
-	number(&c.MaxMessage, 1<<20)
-	number(&c.Budget, 1024)
-	number(&c.First, 4)
+	c.SetDefaults()
+	c.Paths = cmp.Or(c.Paths, 1)
+	c.Budget = cmp.Or(c.Budget, 1024)
+	c.MinTimeout = cmp.Or(c.MinTimeout, 2*time.Millisecond)
+	c.Target = cmp.Or(c.Target, 2*time.Millisecond)
 }
 
 // MaxPaths is how many paths an endpoint has at most.
@@ -171,11 +134,8 @@ func (TooLargeError) Error() string { return "the receiver accepts no message of
 
 // Engine is one endpoint.
 type Engine struct {
-	cfg  Config
-	rng  *rand.Rand
-	now  time.Duration // advances with raw, but does not jump
-	raw  time.Duration
-	wait time.Duration // until when the last call of Wait let the driver sleep
+	session.Sessions
+	cfg Config
 
 	each     time.Duration // that the device has a packet, of bursts
 	anyEach  time.Duration // of all packets
@@ -183,65 +143,31 @@ type Engine struct {
 	ackDelay time.Duration // Config's AckDelay, or longer
 
 	fragment int
-	peers    []*peer
-	chunk    []peer // that are not in use yet
-	latest   *peer  // that find returned: the messages of a stream are for one
-	hosts    *hosts.Table
-	intact   time.Duration // by Config.Boot: since when no peer was forgotten
-	lastOwn  uint64        // stamp of one's own last greeting
-
-	timers    []uint32 // peers: a heap by wakeAt
-	ready     queue    // peers that may have something to send
-	strangers Strangers
-	senders   senders
+	peers    []*peer // by slot
+	chunk    []peer  // that are not in use yet
+	latest   *peer   // that find returned: the messages of a stream are for one
+	senders  senders
 
 	messages   []message
 	unused     uint32 // the first free message
 	flows      []*inflight
 	networks   []*network
 	masks      []*wire.Mask // empty ones
-	assemblies *assembly
+	assemblies Assemblies
 	waiting    Waits
 
 	packet wire.Packet // being decoded
 	out    wire.Packet // being made
-	Stats  Stats
 
 	result   Result // handed to the host; here, since it would escape elsewhere
 	delivery Delivery
 }
 
-// Stats are counters; package srd documents them.
-type Stats struct {
-	Sent, Received      uint64
-	Retransmitted       uint64
-	Timeouts, Probes    uint64
-	Responses           uint64
-	Duplicates, Beyond  uint64
-	Delivered, Refused  uint64
-	Sessions, Forgotten uint64
-	Retired, Revived    uint64
-	Broken              uint64 // counted by the driver
-
-	Malformed, WrongToken, WrongSource, WrongCookie, WrongKey uint64
-	OldEpoch, Bogus                                           uint64
-	Resets, Challenges, Unanswered                            uint64
-}
-
 // New returns an engine.
 func New(cfg Config) *Engine {
 	cfg.defaults()
-	e := &Engine{cfg: cfg, rng: rand.New(rand.NewChaCha8(cfg.Seed)), unused: none}
-	e.hosts = hosts.New(hosts.Config{Secret: wire.Key{e.rng.Uint64(), e.rng.Uint64()}, Trusted: cfg.Key != nil, MaxPeers: cfg.MaxPeers, EvictAge: cfg.EvictAge, Born: cfg.Wall,
-		Idle: e.forgettable, Forget: func(slot uint32) { e.forget(e.peers[slot]) }})
-	e.fragment = cfg.MTU - wire.Overhead
-	e.raw, e.target, e.ackDelay = cfg.Raw, cfg.Target, cfg.AckDelay
-	if e.cfg.Boot == nil {
-		e.cfg.Boot = func() time.Duration { return e.raw }
-	}
-	e.intact = e.cfg.Boot()
-	e.ready = queue{none, none}
-	e.strangers.Begin()
+	e := &Engine{cfg: cfg, unused: none, fragment: cfg.MTU - wire.Overhead, target: cfg.Target, ackDelay: cfg.AckDelay}
+	e.Init(cfg.Config, session.Hooks{Make: e.makePeer, Unsettled: e.peerUnsettled, Tick: e.tick, End: e.end, Begin: e.begin, Establish: e.establish, Forget: e.forget})
 	e.prepare()
 	return e
 }
@@ -255,6 +181,7 @@ func (e *Engine) prepare() {
 		n.begin(0)
 		e.networks, e.flows = append(e.networks, n), append(e.flows, l)
 	}
+	e.Expect(preparedPeers)
 	e.peers = make([]*peer, 0, preparedPeers)
 	e.messages = make([]message, 0, 64)
 }
@@ -264,48 +191,7 @@ const preparedPeers = 4
 // Fragment returns how many bytes of a message a packet has.
 func (e *Engine) Fragment() int { return e.fragment }
 
-// Epoch returns the number that distinguishes this incarnation from others.
-func (e *Engine) Epoch() uint64 { return e.cfg.Wall }
-
-// Advance sets the time, by a clock that may stop, jump and go back: the engine's own time
-// advances by at most the time that Wait let the driver sleep, and a little more. It is called
-// before the events of that time are handed in.
-func (e *Engine) Advance(raw time.Duration) {
-	passed := raw - e.raw
-	e.raw = raw
-	if passed > 0 {
-		// A machine that stood still has heard no peer: that does not show that peers are silent.
-		e.now += min(passed, max(e.wait-e.now, 0)+e.cfg.PeerTimeout/16)
-	}
-	for len(e.timers) > 0 {
-		p := e.peers[e.timers[0]]
-		if p.wakeAt > e.now {
-			break
-		}
-		e.tick(p)
-	}
-}
-
-// Wait returns how long there is nothing to do, unless something arrives.
-func (e *Engine) Wait() time.Duration {
-	if e.ready.head != none || !e.strangers.Empty() {
-		e.wait = e.now
-		return 0
-	}
-	e.wait = never
-	if len(e.timers) > 0 {
-		e.wait = e.peers[e.timers[0]].wakeAt
-	}
-	return max(0, e.wait-e.now)
-}
-
-const never = time.Duration(1 << 62)
+const never = session.Never
 
 // none is no index.
 const none = ^uint32(0)
-
-// stamp returns the time in packets, in microseconds.
-func (e *Engine) stamp() uint32 { return uint32(e.now / time.Microsecond) }
-
-// wall returns the wall clock in nanoseconds, as far as it is known.
-func (e *Engine) wall() uint64 { return e.cfg.Wall + uint64(max(0, e.raw-e.cfg.Raw)) }

@@ -6,11 +6,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/srd/internal/session"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
 func simple(paths int) Config {
-	return Config{Paths: paths, MTU: 1024, MinTimeout: time.Millisecond, AckDelay: 100 * time.Microsecond, Target: time.Millisecond, PeerTimeout: time.Second}
+	return Config{Config: session.Config{MTU: 1024, AckDelay: 100 * time.Microsecond, PeerTimeout: time.Second}, Paths: paths, MinTimeout: time.Millisecond, Target: time.Millisecond}
 }
 
 // A message arrives, whatever its length, by every service.

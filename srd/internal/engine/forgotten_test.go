@@ -15,8 +15,8 @@ import (
 func (n *node) forgets() {
 	n.e.Advance(n.raw())
 	p := n.e.peers[0]
-	require.True(n.w.t, n.e.idle(p) && n.e.now-p.heard.At > n.e.cfg.EvictAge)
-	n.e.forget(p)
+	require.True(n.w.t, !n.e.unsettled(p) && n.e.Now-p.Heard.At > n.e.cfg.EvictAge)
+	n.e.Forget(&p.Peer)
 }
 
 // oneWays is a pair of nodes with a link for each direction.

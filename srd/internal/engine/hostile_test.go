@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/srd/internal/session"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
@@ -16,9 +17,9 @@ func TestHostilePeer(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		h := new(counter)
-		e := New(Config{Addr: addrOf(0), Host: h, Wall: 5, MTU: 400, MaxMessage: 5000, Paths: 3})
+		e := New(Config{Config: session.Config{Addr: addrOf(0), Wall: 5, MTU: 400, MaxMessage: 5000}, Host: h, Paths: 3})
 		p := e.find(addrOf(1))
-		e.renew(p, 9, 9, anyLimits)
+		e.Renew(&p.Peer, 9, 9, anyLimits)
 		raw := time.Duration(0)
 		sent := 0
 		var b [wire.MaxHeaders]byte
@@ -34,7 +35,7 @@ func TestHostilePeer(t *testing.T) {
 					e.Cancel(handle)
 				}
 			}
-			k := wire.Packet{Type: wire.Flow, Token: p.local, Line: p.theirs, RespondNow: r.IntN(2) == 0, SubFlow: uint8(r.IntN(20)), SubSeq: uint16(r.IntN(9)), Heard: uint16(r.Uint32())}
+			k := wire.Packet{Type: wire.Flow, Token: p.Local, Line: p.Theirs, RespondNow: r.IntN(2) == 0, SubFlow: uint8(r.IntN(20)), SubSeq: uint16(r.IntN(9)), Heard: uint16(r.Uint32())}
 			number := func(near uint32) uint32 { return near + r.Uint32N(20) - 10 }
 			service := uint8(r.IntN(wire.Services))
 			var una, nxt, base uint32
@@ -57,22 +58,22 @@ func TestHostilePeer(t *testing.T) {
 			}
 			switch r.IntN(50) {
 			case 0:
-				k = wire.Packet{Type: wire.Challenge, Token: p.local, Challenge: wire.Challenged{Cookie: 7, Known: uint64(r.IntN(20))}}
+				k = wire.Packet{Type: wire.Challenge, Token: p.Local, Challenge: wire.Challenged{Cookie: 7, Known: uint64(r.IntN(20))}}
 			case 1:
-				k = wire.Packet{Type: wire.Welcome, Token: p.local, Welcome: wire.Granted{Epoch: uint64(1 + r.IntN(20)), Token: uint64(1 + r.IntN(3)), Hello: p.mine, Limits: anyLimits}}
+				k = wire.Packet{Type: wire.Welcome, Token: p.Local, Welcome: wire.Granted{Epoch: uint64(1 + r.IntN(20)), Token: uint64(1 + r.IntN(3)), Hello: p.Mine, Limits: anyLimits}}
 			case 2:
-				k = wire.Packet{Type: wire.Reset, Slot: p.slot, Reset: p.remote}
+				k = wire.Packet{Type: wire.Reset, Slot: p.Slot, Reset: p.Remote}
 			case 3:
-				k = wire.Packet{Type: wire.Probe, Token: p.local, SubFlow: uint8(r.IntN(20))}
+				k = wire.Packet{Type: wire.Probe, Token: p.Local, SubFlow: uint8(r.IntN(20))}
 			case 4:
-				k = wire.Packet{Type: wire.Echo, Token: p.local, Echo: wire.Echoed{Path: uint8(r.IntN(20)), Stamp: r.Uint32N(3000)}}
+				k = wire.Packet{Type: wire.Echo, Token: p.Local, Echo: wire.Echoed{Path: uint8(r.IntN(20)), Stamp: r.Uint32N(3000)}}
 			}
 			n := k.Encode(b[:])
 			packet := append([]byte(nil), b[:n]...)
 			if k.HasPart {
 				packet = append(packet, make([]byte, k.Part.Length())...)
 			}
-			e.Receive(Source{GID: p.addr.GID, QPN: p.addr.QPN}, packet)
+			e.Receive(Source{GID: p.Addr.GID, QPN: p.Addr.QPN}, packet)
 			for range r.IntN(4) {
 				e.Next(b[:], &o)
 			}

@@ -21,8 +21,8 @@ func TestOneHostDoesNotFillThePeers(t *testing.T) {
 			w.now += time.Millisecond
 			n.e.Advance(n.raw())
 			from := wire.Addr{GID: addrOf(500).GID, QPN: uint32(i), QKey: 77}
-			g := wire.Greeting{From: from, Epoch: 5, Token: 6, Stamp: n.e.wall()}
-			g.Cookie = n.e.hosts.Cookie(&g, n.e.now)
+			g := wire.Greeting{From: from, Epoch: 5, Token: 6, Stamp: n.e.Wall()}
+			g.Cookie = n.e.Cookie(&g)
 			n.e.Receive(source(from), hello(from, addrOf(0), g, key))
 			answers(n)
 		}
@@ -30,10 +30,10 @@ func TestOneHostDoesNotFillThePeers(t *testing.T) {
 			greet(i)
 		}
 		if key != nil {
-			require.Equal(t, cfg.MaxPeers, n.e.hosts.Len())
+			require.Equal(t, cfg.MaxPeers, n.e.Known())
 			continue
 		}
-		require.Equal(t, n.e.hosts.Share(), n.e.hosts.Len())
+		require.Equal(t, n.e.HostShare(), n.e.Known())
 		for from, node := range w.nodes {
 			l := w.model.post(node, 1-from, Reliable, 64)
 			node.pump()
@@ -41,12 +41,11 @@ func TestOneHostDoesNotFillThePeers(t *testing.T) {
 			require.Equal(t, Delivered, l.status)
 		}
 
-		n.e.now += 2 * n.e.cfg.EvictAge
+		n.e.Now += 2 * n.e.cfg.EvictAge
 		forgotten := n.e.Stats.Forgotten
 		greet(cfg.MaxPeers)
 		require.Equal(t, forgotten+1, n.e.Stats.Forgotten)
-		_, ok := n.e.hosts.Slot(wire.Addr{GID: addrOf(500).GID, QPN: uint32(cfg.MaxPeers), QKey: 77})
-		require.True(t, ok)
-		require.Equal(t, n.e.hosts.Share()+len(w.nodes)-1, n.e.hosts.Len())
+		require.NotNil(t, n.e.Lookup(wire.Addr{GID: addrOf(500).GID, QPN: uint32(cfg.MaxPeers), QKey: 77}))
+		require.Equal(t, n.e.HostShare()+len(w.nodes)-1, n.e.Known())
 	}
 }

@@ -199,14 +199,14 @@ func (e *Engine) flies(f *txFlow, seq uint32, path uint8) {
 	k := l.at(seq)
 	s := &l.subs[path]
 	if s.empty() {
-		s.armed, s.probed, s.backoff = e.now, false, 0
+		s.armed, s.probed, s.backoff = e.Now, false, 0
 	}
-	k.sent, k.path, k.state, k.late = e.now, path, flying, false
+	k.sent, k.path, k.state, k.late = e.Now, path, flying, false
 	k.tries = min(k.tries+1, 255-1)
 	l.append(&s.list, seq)
 	f.p.flying++
 	e.network(f.p).paths[path].flying++
-	e.wake(f.p, s.armed+e.timeout(f, s, path))
+	e.Wake(&f.p.Peer, s.armed+e.timeout(f, s, path))
 }
 
 // resumes records that a packet that was in no list is under way as it was before.
@@ -216,10 +216,17 @@ func (e *Engine) resumes(f *txFlow, seq uint32) {
 	s := &l.subs[k.path]
 	l.insert(&s.list, seq)
 	k.state, k.late = flying, false
-	s.armed = e.now
+	s.armed = e.Now
 	f.p.flying++
 	e.network(f.p).paths[k.path].flying++
-	e.wake(f.p, s.armed+e.timeout(f, s, k.path))
+	e.Wake(&f.p.Peer, s.armed+e.timeout(f, s, k.path))
+}
+
+// arrived records that a packet, sent by a path at that time, has arrived: its timer begins anew.
+func (l *inflight) arrived(path uint8, sent, now time.Duration) {
+	s := &l.subs[path]
+	s.newest, l.told = max(s.newest, sent), max(l.told, sent)
+	s.armed, s.probed, s.backoff = now, false, 0
 }
 
 // landed records that a packet is not under way any more.
@@ -239,7 +246,7 @@ func (e *Engine) lose(f *txFlow, seq uint32) {
 	k.state = lost
 	e.network(f.p).paths[k.path].strays()
 	e.landed(f.p, k.path)
-	e.enqueue(f.p)
+	e.Enqueue(&f.p.Peer)
 	if f.service == Reporting { // the receiver refuses it from now on, unless it arrived
 		k.cancel = true
 	}
@@ -269,8 +276,8 @@ func (e *Engine) rearm(p *peer) {
 			continue
 		}
 		for i := range f.live.subs {
-			f.live.subs[i].armed = e.now
+			f.live.subs[i].armed = e.Now
 		}
 	}
-	e.wake(p, e.now+e.cfg.MinTimeout)
+	e.Wake(&p.Peer, e.Now+e.cfg.MinTimeout)
 }

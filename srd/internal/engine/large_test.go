@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/srd/internal/session"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
@@ -193,7 +194,7 @@ func TestHundredThousandPeers(t *testing.T) {
 	if *large != "" {
 		n = 100000
 	}
-	hub, q := direct(Config{Paths: 4, MaxPeers: 2 * n}, 0)
+	hub, q := direct(Config{Config: session.Config{MaxPeers: 2 * n}, Paths: 4}, 0)
 	buf := make([]byte, 8192)
 	now := time.Millisecond
 	var marks []time.Duration

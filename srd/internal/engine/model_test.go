@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"time"
+
+	"github.com/goverbs/goverbs/srd/internal/session"
 )
 
 // model is what users of the engines know, and may rely on.
@@ -77,7 +79,7 @@ func (m *model) bytes(tag uint64) []byte {
 // package does not promise that it comes once then.
 func (m *model) clocksDiffer(l *letter, n *node) bool {
 	sender := m.w.nodes[l.from]
-	return m.w.cfg.Key != nil && l.peerLife != n.life && sender.life == l.life && sender.e.wall() > m.w.wall+uint64(m.w.now)
+	return m.w.cfg.Key != nil && l.peerLife != n.life && sender.life == l.life && sender.e.Wall() > m.w.wall+uint64(m.w.now)
 }
 
 func (m *model) delivered(n *node, d *Delivery) {
@@ -219,20 +221,20 @@ func (m *model) end() {
 func (n *node) check() {
 	t := n.w.t
 	for _, p := range n.e.peers {
-		if p.state == vacant {
+		if p.State == session.Vacant {
 			continue
 		}
 		if p.flying != 0 {
-			t.Fatalf("node %d: %d packets to %d are under way", n.id, p.flying, idOf(p.addr))
+			t.Fatalf("node %d: %d packets to %d are under way", n.id, p.flying, idOf(p.Addr))
 		}
 		for _, f := range p.tx {
 			if f != nil && (f.live != nil || f.head != none || f.tail != none || f.una != f.nxt) {
-				t.Fatalf("node %d: flow %d to %d is not idle: %+v", n.id, f.service, idOf(p.addr), *f)
+				t.Fatalf("node %d: flow %d to %d is not idle: %+v", n.id, f.service, idOf(p.Addr), *f)
 			}
 		}
 		for _, f := range p.rx {
 			if f != nil && f.assemblies != nil {
-				t.Fatalf("node %d: flow %d from %d keeps messages", n.id, f.service, idOf(p.addr))
+				t.Fatalf("node %d: flow %d from %d keeps messages", n.id, f.service, idOf(p.Addr))
 			}
 		}
 	}

@@ -10,22 +10,17 @@ import "github.com/goverbs/goverbs/srd/internal/wire"
 // too short.
 const smallFragment = wire.SmallMTU - wire.Overhead
 
-// limits returns the limits that greetings carry.
-func (e *Engine) limits() wire.Limits {
-	return wire.LimitsOf(e.cfg.MTU, e.cfg.MaxMessage, e.cfg.EvictAge, e.cfg.Boot()-e.intact)
-}
-
-// limit records a peer's limits, and cuts messages to it accordingly.
-func (e *Engine) limit(p *peer, l wire.Limits) {
-	p.limits, p.large, p.small = l, e.now, 0
-	e.cut(p, min(e.fragment, int(l.MTU)-wire.Overhead))
-	e.long(p, int(p.fragment), func(k *packet) { e.abort(k.message, PathMTU) }) // it went with a greeting
+// limit cuts messages to a peer according to its limits.
+func (e *Engine) limit(p *peer) {
+	p.large, p.small = e.Now, 0
+	e.cut(p, min(e.fragment, int(p.Limits.MTU)-wire.Overhead))
+	e.long(p, int(p.Fragment), func(k *packet) { e.abort(k.message, PathMTU) }) // it went with a greeting
 }
 
 // cut has packets to a peer carry n bytes of a message. A message that has begun keeps its
 // packets.
 func (e *Engine) cut(p *peer, n int) {
-	p.fragment = uint16(n)
+	p.Fragment = uint16(n)
 	for _, f := range &p.tx {
 		if f == nil {
 			continue
@@ -35,10 +30,10 @@ func (e *Engine) cut(p *peer, n int) {
 			next := m.next
 			switch {
 			case m.sent > 0:
-			case m.total > p.limits.Message:
+			case m.total > p.Limits.Message:
 				e.abort(i, TooLarge)
 			default:
-				m.fragment, m.count = p.fragment, wire.Count(m.total, p.fragment)
+				m.fragment, m.count = p.Fragment, wire.Count(m.total, p.Fragment)
 			}
 			i = next
 		}
@@ -69,10 +64,10 @@ const manyTries = 3
 // Losses at a peer without memory for messages do not count; it reports them in Pressure.
 func (e *Engine) suspectMTU(p *peer) {
 	if e.network(p).pressure > shortOfMemory {
-		p.large = e.now
+		p.large = e.Now
 	}
-	if p.longs == 0 || e.now-p.large < e.cfg.PeerTimeout/2 || p.small == 0 || e.now-p.small < e.cfg.PeerTimeout/4 ||
-		e.now-e.network(p).answered > e.cfg.PeerTimeout/8 {
+	if p.longs == 0 || e.Now-p.large < e.cfg.PeerTimeout/2 || p.small == 0 || e.Now-p.small < e.cfg.PeerTimeout/4 ||
+		e.Now-e.network(p).answered > e.cfg.PeerTimeout/8 {
 		return
 	}
 	tried := false
@@ -80,9 +75,9 @@ func (e *Engine) suspectMTU(p *peer) {
 	if !tried {
 		return
 	}
-	p.large, p.small = e.now, 0
+	p.large, p.small = e.Now, 0
 	e.long(p, smallFragment, func(k *packet) { e.abort(k.message, PathMTU) })
-	e.cut(p, min(int(p.fragment), smallFragment))
+	e.cut(p, min(int(p.Fragment), smallFragment))
 }
 
 // long calls f with each packet of more than n bytes of a message that is under way to a

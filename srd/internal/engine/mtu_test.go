@@ -43,7 +43,7 @@ func TestMTUsDiffer(t *testing.T) {
 					}
 				}
 				for _, n := range w.nodes {
-					require.EqualValues(t, min(m[0], m[1])-wire.Overhead, n.e.peers[0].fragment)
+					require.EqualValues(t, min(m[0], m[1])-wire.Overhead, n.e.peers[0].Fragment)
 					if min(m[0], m[1]) >= wire.SmallMTU {
 						require.Zero(t, n.e.Stats.Timeouts)
 					}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/srd/internal/session"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
@@ -31,7 +32,7 @@ func TestChangedPackets(t *testing.T) {
 		var sent [n]int
 		for i := range es {
 			hs[i] = new(counter)
-			es[i] = New(Config{Addr: addrOf(i), Host: hs[i], Wall: 1 << 60, MTU: 400, MaxMessage: 5000, Paths: 3, Key: key, Budget: 1 + r.IntN(40), Seed: [32]byte{byte(seed), byte(i)}, MaxPeers: 8})
+			es[i] = New(Config{Config: session.Config{Addr: addrOf(i), Wall: 1 << 60, MTU: 400, MaxMessage: 5000, Key: key, Budget: 1 + r.IntN(40), Seed: [32]byte{byte(seed), byte(i)}, MaxPeers: 8}, Host: hs[i], Paths: 3})
 		}
 		raw := time.Duration(0)
 		b := make([]byte, 2048)
@@ -40,7 +41,9 @@ func TestChangedPackets(t *testing.T) {
 			for k := 0; k < 200 && es[i].Next(b, &o); k++ {
 				p := append([]byte(nil), b[:o.Headers]...)
 				p = append(p, make([]byte, o.Length)...)
-				es[i].Seal(&o, p[:o.Headers], p[o.Headers:])
+				if o.Seal {
+					es[i].Seal(&o.To, p[:o.Headers], p[o.Headers:])
+				}
 				to := idOf(o.To)
 				if to < 0 || to >= n {
 					continue

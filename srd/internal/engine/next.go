@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/goverbs/goverbs/srd/internal/wire"
+import (
+	"github.com/goverbs/goverbs/srd/internal/session"
+	"github.com/goverbs/goverbs/srd/internal/wire"
+)
 
 // Out is a packet to be sent: Headers bytes that Next has written, then Length bytes
 // of a message.
@@ -10,33 +13,29 @@ type Out struct {
 	Headers        int
 	Tag            uint64 // of the message that the bytes are from, if Length > 0
 	Offset, Length int
-	Seal           bool // call Engine.Seal when the bytes are there
+	Seal           bool // call Seal when the bytes are there
 	Stranger       bool // it goes to an unauthenticated peer
 }
-
-// turnLength is how many packets a peer sends before others get their turn.
-const turnLength = 8
 
 // Next makes the packet to be sent next, and returns false if there is none. b has
 // room for wire.MaxHeaders. The message's bytes are read before the next call of the
 // engine.
 func (e *Engine) Next(b []byte, o *Out) bool {
 	e.offer()
-	if !e.strangers.Empty() {
-		*o = e.strangers.Next(e.stamp(), b)
-		e.Stats.Sent++
+	if e.Replies() {
+		to, n := e.NextReply(b)
+		*o = Out{To: to, Headers: n, Stranger: true}
 		return true
 	}
-	for e.ready.head != none {
-		p := e.peers[e.ready.head]
-		*o = Out{To: p.addr}
+	for s := e.Ready(); s != nil; s = e.Ready() {
+		p := e.peers[s.Slot]
+		*o = Out{To: p.Addr}
 		k := &e.out
 		k.HasPart, k.HasResponse, k.HasCredit, k.RespondNow, k.More, k.Waits = false, false, false, false, false, false
-		k.Token, k.Slot, k.Line, k.Stamp, k.SubSeq = p.remote, p.slot, p.ours, e.stamp(), 0
+		k.Token, k.Slot, k.Line, k.Stamp, k.SubSeq = p.Remote, p.Slot, p.Ours, e.Stamp(), 0
 		k.Heard = 0
 		if !e.make(p, k, o) {
-			e.dequeue()
-			p.burst = 0
+			e.Dequeue()
 			continue
 		}
 		k.SubFlow = o.Path
@@ -45,17 +44,9 @@ func (e *Engine) Next(b []byte, o *Out) bool {
 		}
 		o.Headers = k.Encode(b)
 		e.Stats.Sent++
-		p.burst++
 		// A peer that gets a part of a message has got everything else before, but for
 		// responses of other services.
-		done := k.HasPart && p.state == established && !e.waits(p) && !e.owesResponse(p)
-		if done || p.burst >= turnLength {
-			p.burst = 0
-			e.dequeue()
-			if !done {
-				e.enqueue(p)
-			}
-		}
+		e.Turn(s, k.HasPart && p.State == session.Established && !e.waits(p) && !e.owesResponse(p))
 		return true
 	}
 	return false
@@ -63,20 +54,20 @@ func (e *Engine) Next(b []byte, o *Out) bool {
 
 // make makes the next packet to a peer, and reports whether there is one.
 func (e *Engine) make(p *peer, k *wire.Packet, o *Out) bool {
-	if p.state == greeting && e.now >= p.helloAt {
-		if e.unsettled(p) || p.wanted {
-			p.wanted = false
+	if p.State == session.Greeting && e.Now >= p.HelloAt {
+		if e.unsettled(p) || p.Wanted {
+			p.Wanted = false
 			e.makeHello(p, k, o)
 			return true
 		}
-		p.state = known // no message waits for it any more
+		p.State = session.Known // no message waits for it any more
 	}
 	switch {
-	case p.remote == 0:
+	case p.Remote == 0:
 		return false
-	case p.welcome:
-		p.welcome, p.welcomed = false, true
-		k.Type, k.Welcome = wire.Welcome, wire.Granted{Epoch: p.mine, Token: p.local, Hello: p.epoch, Limits: e.limits()}
+	case p.Welcome:
+		p.welcomed = true
+		e.Grant(&p.Peer, k)
 		o.Path = e.responsePath(p)
 		e.attach(p, k, wire.WelcomeLen)
 		if !k.HasResponse && e.crowded() {
@@ -87,8 +78,8 @@ func (e *Engine) make(p *peer, k *wire.Packet, o *Out) bool {
 		e.unnamed(p, false)
 		k.Type, k.Echo = wire.Echo, wire.Echoed{Path: p.echoPath, Stamp: p.echoStamp}
 		o.Path = e.responsePath(p)
-	case p.state == established && e.makeProbe(p, k, o):
-	case p.state == established && !(p.alone && e.owesResponse(p)) && e.makePart(p, k, o):
+	case p.State == session.Established && e.makeProbe(p, k, o):
+	case p.State == session.Established && !(p.alone && e.owesResponse(p)) && e.makePart(p, k, o):
 		k.Type = wire.Flow
 		e.attach(p, k, o.Length)
 	case e.owesResponse(p):
@@ -118,27 +109,17 @@ func (e *Engine) makeProbe(p *peer, k *wire.Packet, o *Out) bool {
 // first greeting, if it fits into a packet of any link; not with those after it, which may
 // meet another incarnation.
 func (e *Engine) makeHello(p *peer, k *wire.Packet, o *Out) {
-	k.Type, k.Token = wire.Hello, 0
-	k.Greeting = wire.Greeting{From: e.cfg.Addr, Epoch: p.mine, Token: p.local, Stamp: p.own, Limits: e.limits(), Cookie: p.cookie}
-	if p.hellos++; e.cfg.Key != nil && p.hellos == 1 && p.epoch == 0 && p.cookie == 0 && e.fits(p) {
+	e.Hello(&p.Peer, k)
+	if e.cfg.Key != nil && p.Hellos == 1 && p.Epoch == 0 && p.Cookie == 0 && e.fits(p) {
 		if e.makePart(p, k, o) {
-			p.net.carried = max(1, e.cfg.Boot())
+			p.net.carried = max(1, e.Boot())
 		}
 	}
 	if !k.HasPart {
-		o.Path = p.hellos % uint8(e.cfg.Paths)
+		o.Path = p.Hellos % uint8(e.cfg.Paths)
 	}
 	o.Seal = e.cfg.Key != nil
-	p.hellos = min(p.hellos, 200)
-	p.helloAt = e.now + e.helloTimeout(p)
-	e.wake(p, p.helloAt)
-}
-
-// Seal completes a Hello once its headers and bytes are in place.
-func (e *Engine) Seal(o *Out, headers, bytes []byte) {
-	if o.Seal {
-		wire.SetMAC(headers, wire.Seal(*e.cfg.Key, &o.To, headers[:o.Headers], bytes))
-	}
+	e.GreetAgain(&p.Peer, e.helloTimeout(p))
 }
 
 // responsePath chooses a path as for a message; if it can, one by which the peer has confirmed all
@@ -189,14 +170,14 @@ func (e *Engine) makePart(p *peer, k *wire.Packet, o *Out) bool {
 			*f.live.at(seq) = packet{message: i, cancel: m.reason != 0}
 			if m.reason == 0 && m.length(seq) > smallFragment {
 				if p.longs++; p.longs == 1 {
-					p.large, p.small = e.now, 0
+					p.large, p.small = e.Now, 0
 				}
 				f.live.at(seq).long = true
 			}
 			e.fill(f, seq, -1, k, o)
 			k.RespondNow = room == 1 || m.now && f.head == none || m.reason != 0
 			if room > 1 && f.head != none && f.nxt-f.una < wire.Window {
-				k.More, f.live.more = true, e.now
+				k.More, f.live.more = true, e.Now
 			}
 			return true
 		}

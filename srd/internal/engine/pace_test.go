@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/srd/internal/session"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
@@ -92,7 +93,7 @@ func TestSlowHostsCarryMore(t *testing.T) {
 	const each = 300 * time.Microsecond
 	carried := func(told bool) (n uint64) {
 		for seed := range uint64(3) {
-			w := newWorld(t, seed+1, 2, Config{Paths: 8, MTU: 4096})
+			w := newWorld(t, seed+1, 2, Config{Config: session.Config{MTU: 4096}, Paths: 8})
 			hosts := [2]*link{}
 			for i := range hosts {
 				hosts[i] = &link{delay: 50 * time.Microsecond, each: each, limit: time.Hour, loss: 0.01}
@@ -125,7 +126,7 @@ func TestBurstThatArrivedInPart(t *testing.T) {
 		for range 3 {
 			w.model.post(a, 1, Reliable, 64).count = 1 // nothing is carried to the other node
 		}
-		e.now++
+		e.Now++
 		p.flying = 8 * longestBurst // so that a burst has more than these
 		require.Len(t, answers(a), 3)
 		p.flying -= 8 * longestBurst
@@ -170,10 +171,10 @@ func TestPeerThatIsSlowToRespond(t *testing.T) {
 		w.model.post(a, 1, Reliable, 64)
 		require.NotEmpty(t, answers(a))
 		f := p.tx[Reliable]
-		sent := e.stamp()
-		f.live.more = more * e.now
+		sent := e.Stamp()
+		f.live.more = more * e.Now
 		w.now += 5 * time.Millisecond
-		e.now += 5 * time.Millisecond
+		e.Now += 5 * time.Millisecond
 		e.onResponse(p, &wire.Response{Service: Reliable, Base: f.una, Floor: f.una, Grant: 100, HasEcho: true, EchoStamp: sent, Delay: uint32(delay / time.Microsecond)})
 		e.fail(p, true)
 		return n.delay

@@ -3,32 +3,34 @@ package engine
 import (
 	"math/bits"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/rtt"
 )
 
 // path is the state of one path to a peer.
 type path struct {
-	srtt, rttvar time.Duration
-	least        time.Duration // round trip
-	lately       time.Duration // the least since the window was judged
-	probeAt      time.Duration // of a path that is not sound
-	probedAt     time.Duration
-	echoedAt     time.Duration // when the last packet was sent that was echoed, in whole microseconds
-	sent         uint64
-	subSeq       uint16
-	samples      uint16 // packets of which it is known whether they arrived
-	missed       uint16 // and did not; both are halved now and then
-	flying       uint16
-	owedSince    time.Duration
-	respondedAt  time.Duration
-	owed         uint8 // responses that went by it since the peer named it last
-	timeouts     uint8 // in a row
-	stray        uint8 // packets taken for lost that may be echoed yet
-	need, got    uint8 // echoes before it is used again
-	silent       uint8 // probes in a row that had none
-	suspect      bool  // a packet by it had no response: it is probed before it carries more
-	retired      bool
-	again        bool // the last probe had its echo
-	slow         bool // the last round trips took longer than they need
+	rtt.Estimate
+	least       time.Duration // round trip
+	lately      time.Duration // the least since the window was judged
+	probeAt     time.Duration // of a path that is not sound
+	probedAt    time.Duration
+	echoedAt    time.Duration // when the last packet was sent that was echoed, in whole microseconds
+	sent        uint64
+	subSeq      uint16
+	samples     uint16 // packets of which it is known whether they arrived
+	missed      uint16 // and did not; both are halved now and then
+	flying      uint16
+	owedSince   time.Duration
+	respondedAt time.Duration
+	owed        uint8 // responses that went by it since the peer named it last
+	timeouts    uint8 // in a row
+	stray       uint8 // packets taken for lost that may be echoed yet
+	need, got   uint8 // echoes before it is used again
+	silent      uint8 // probes in a row that had none
+	suspect     bool  // a packet by it had no response: it is probed before it carries more
+	retired     bool
+	again       bool // the last probe had its echo
+	slow        bool // the last round trips took longer than they need
 }
 
 // network is the state of the paths to a peer that is not idle.
@@ -104,12 +106,12 @@ func (e *Engine) newNetwork(p *peer) *network {
 	} else {
 		n = new(network)
 	}
-	n.rotation, n.explored = uint8(e.rng.Uint32()), uint8(e.rng.Uint32())
+	n.rotation, n.explored = uint8(e.Rng.Uint32()), uint8(e.Rng.Uint32())
 	n.live, n.opening, n.window, n.limit = uint8(e.cfg.Paths), true, firstWindow<<8, lossSlack
-	n.judgeAt, n.used, n.agedAt = e.now, e.now, e.now
-	n.begin(e.now)
+	n.judgeAt, n.used, n.agedAt = e.Now, e.Now, e.Now
+	n.begin(e.Now)
 	p.net = n
-	e.wake(p, e.now+restAge)
+	e.Wake(&p.Peer, e.Now+restAge)
 	return n
 }
 
@@ -121,8 +123,8 @@ func (n *network) begin(now time.Duration) {
 
 // rest forgets the paths to a peer that has been idle.
 func (e *Engine) rest(p *peer) time.Duration {
-	if p.flying > 0 || e.unsettled(p) || e.now-p.net.used < restAge || p.takesTurns() {
-		return max(p.net.used+restAge, e.now+restAge/8)
+	if p.flying > 0 || e.unsettled(p) || e.Now-p.net.used < restAge || p.takesTurns() {
+		return max(p.net.used+restAge, e.Now+restAge/8)
 	}
 	e.releaseNetwork(p)
 	p.grant = uint16(min(int(p.grant), e.cfg.First))
@@ -144,8 +146,8 @@ func (e *Engine) releaseNetwork(p *peer) {
 // once, or one of its own; not avoid, if there is another.
 func (e *Engine) choose(p *peer, avoid int) uint8 {
 	n := e.network(p)
-	n.used = e.now
-	if n.stay > 0 && n.stayAt == e.now && int(n.last) != avoid && n.paths[n.last].sound() {
+	n.used = e.Now
+	if n.stay > 0 && n.stayAt == e.Now && int(n.last) != avoid && n.paths[n.last].sound() {
 		n.stay--
 		if n.n > 0 && n.good[n.first%uint8(len(n.good))] == n.last { // each is used once
 			n.first++
@@ -153,7 +155,7 @@ func (e *Engine) choose(p *peer, avoid int) uint8 {
 		}
 		return n.last
 	}
-	n.last, n.stay, n.stayAt = e.pick(n, avoid), uint8(min(longestBurst, max(1, p.flying/burstShare))-1), e.now
+	n.last, n.stay, n.stayAt = e.pick(n, avoid), uint8(min(longestBurst, max(1, p.flying/burstShare))-1), e.Now
 	return n.last
 }
 
@@ -203,7 +205,7 @@ func (n *network) loses(i uint8) bool {
 }
 
 // load estimates how long a packet by this path would take.
-func (x *path) load() time.Duration { return x.srtt * time.Duration(x.flying+1) }
+func (x *path) load() time.Duration { return x.SRTT * time.Duration(x.flying+1) }
 
 // inTurn returns the next path in turn, and whether it is sound: one that loses if no other is
 // sound, and if none is, one that is not retired.
@@ -246,7 +248,7 @@ func (e *Engine) arrived(p *peer, i uint8) {
 	x := &n.paths[i]
 	x.count(0)
 	x.works()
-	if !x.retired && x.srtt <= 2*n.middle {
+	if !x.retired && x.SRTT <= 2*n.middle {
 		n.again(i)
 	}
 }
@@ -262,10 +264,10 @@ func (n *network) again(i uint8) {
 // age halves the loss counts of paths every lossRest: a path that is avoided for its losses has
 // few packets to show that it is better now.
 func (e *Engine) age(n *network) {
-	if e.now-n.agedAt < lossRest {
+	if e.Now-n.agedAt < lossRest {
 		return
 	}
-	n.agedAt = e.now
+	n.agedAt = e.Now
 	for i := range n.paths {
 		x := &n.paths[i]
 		x.samples, x.missed = x.samples/2, x.missed/2
@@ -323,9 +325,9 @@ func (e *Engine) suspect(p *peer, x *path) {
 		return
 	}
 	x.suspect, x.again, x.silent = true, true, 0
-	x.probeAt = e.now
-	e.wake(p, e.now)
-	e.enqueue(p)
+	x.probeAt = e.Now
+	e.Wake(&p.Peer, e.Now)
+	e.Enqueue(&p.Peer)
 }
 
 // works records that something came back by a path.
@@ -340,11 +342,11 @@ func (e *Engine) owes(p *peer, i uint8) {
 	e.unnamed(p, true)
 	x := &p.net.paths[i]
 	if x.owed == 0 {
-		x.owedSince = e.now
+		x.owedSince = e.Now
 	}
-	x.respondedAt = e.now
+	x.respondedAt = e.Now
 	x.owed = min(x.owed+1, 255-1)
-	if x.owed >= mostOwed && e.now-x.owedSince > max(2*p.net.middle, 4*e.cfg.MinTimeout) {
+	if x.owed >= mostOwed && e.Now-x.owedSince > max(2*p.net.middle, 4*e.cfg.MinTimeout) {
 		e.suspect(p, x)
 	}
 }
@@ -356,10 +358,10 @@ func (e *Engine) unnamed(p *peer, response bool) {
 	switch {
 	case n == nil:
 	case n.unnamed == 0 && response:
-		n.unnamed = max(1, e.now)
-	case n.unnamed > 0 && e.now-n.unnamed >= e.cfg.PeerTimeout/4 && e.cfg.Silent != nil:
-		n.unnamed = e.now
-		e.cfg.Silent(p.addr)
+		n.unnamed = max(1, e.Now)
+	case n.unnamed > 0 && e.Now-n.unnamed >= e.cfg.PeerTimeout/4 && e.cfg.Silent != nil:
+		n.unnamed = e.Now
+		e.cfg.Silent(p.Addr)
 	}
 }
 
@@ -402,7 +404,7 @@ func (e *Engine) retire(p *peer, i uint8) {
 	e.Stats.Retired++
 	n.live--
 	x.retired, x.suspect, x.again, x.got = true, false, false, 0
-	x.probeAt = e.now + e.probeInterval(p)
+	x.probeAt = e.Now + e.probeInterval(p)
 	for _, f := range &p.tx { // what went by it need not wait for the timer
 		if f == nil {
 			continue
@@ -411,5 +413,5 @@ func (e *Engine) retire(p *peer, i uint8) {
 			e.lose(f, f.live.number(f, f.live.subs[i].head))
 		}
 	}
-	e.wake(p, x.probeAt)
+	e.Wake(&p.Peer, x.probeAt)
 }

@@ -459,7 +459,7 @@ func TestLessBusyPath(t *testing.T) {
 	p := e.peers[0]
 	n := e.network(p)
 	for busy := range 2 {
-		n.paths[0].srtt, n.paths[1].srtt, n.middle = time.Millisecond, time.Millisecond, time.Millisecond
+		n.paths[0].SRTT, n.paths[1].SRTT, n.middle = time.Millisecond, time.Millisecond, time.Millisecond
 		n.paths[busy].flying, n.paths[1-busy].flying = 9, 0
 		taken := 0
 		for range 160 {
@@ -506,7 +506,7 @@ func TestProbeWaitsForItsTurn(t *testing.T) {
 		w := settledPair(t, nil)
 		n := w.nodes[0]
 		e, p := n.e, n.e.peers[0]
-		p.echo, p.welcome = first == wire.Echo, first == wire.Welcome
+		p.echo, p.Welcome = first == wire.Echo, first == wire.Welcome
 		e.timedOut(p, 1)
 		sent := answers(n)
 		require.Len(t, sent, 2)

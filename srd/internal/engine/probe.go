@@ -32,8 +32,8 @@ func (e *Engine) probe(p *peer) time.Duration {
 			next = min(next, max(x.probeAt, n.probeAt))
 		}
 	}
-	if e.now >= next {
-		e.enqueue(p)
+	if e.Now >= next {
+		e.Enqueue(&p.Peer)
 		next = never
 	}
 	return next
@@ -43,12 +43,12 @@ func (e *Engine) probe(p *peer) time.Duration {
 // a retired path begins again; a suspect path is retired when several do not come.
 func (e *Engine) probeDue(p *peer) (uint8, bool) {
 	n := p.net
-	if n == nil || e.now < n.probeAt || p.idles() && !p.sender { // responses to a peer that sends take these paths
+	if n == nil || e.Now < n.probeAt || p.idles() && !p.Sender { // responses to a peer that sends take these paths
 		return 0, false
 	}
 	for i := range n.paths[:e.cfg.Paths] {
 		x := &n.paths[i]
-		if x.sound() || e.now < x.probeAt {
+		if x.sound() || e.Now < x.probeAt {
 			continue
 		}
 		if !x.again && n.newest > x.probedAt { // others overtook the probe
@@ -56,14 +56,14 @@ func (e *Engine) probeDue(p *peer) (uint8, bool) {
 				e.retire(p, uint8(i))
 			}
 		}
-		x.probedAt = e.now
+		x.probedAt = e.Now
 		x.again = false
-		x.probeAt = e.now + e.probeInterval(p)<<x.silent
+		x.probeAt = e.Now + e.probeInterval(p)<<x.silent
 		if x.retired {
 			x.probeAt += 3 * e.probeInterval(p) << x.silent
 		}
-		n.probeAt = e.now + max(e.cfg.MinTimeout/8, n.middle/8)
-		e.wake(p, n.probeAt)
+		n.probeAt = e.Now + max(e.cfg.MinTimeout/8, n.middle/8)
+		e.Wake(&p.Peer, n.probeAt)
 		return uint8(i), true
 	}
 	return 0, false
@@ -78,19 +78,19 @@ func (e *Engine) onEcho(p *peer, k *wire.Packet) {
 		return
 	}
 	x := &p.net.paths[i]
-	rtt := time.Duration(e.stamp()-k.Echo.Stamp) * time.Microsecond
+	rtt := time.Duration(e.Stamp()-k.Echo.Stamp) * time.Microsecond
 	if rtt >= e.cfg.PeerTimeout || !e.newer(x, rtt) {
 		e.Stats.Duplicates++
 		return
 	}
-	e.hears(p)
+	e.Hears(&p.Peer)
 	p.net.unnamed = 0
 	e.afterSilence(p, rtt)
 	e.endSilence(p)
 	e.sample(p, i, rtt)
 	if !x.retired {
 		n := p.net
-		n.newest = max(n.newest, e.now-rtt)
+		n.newest = max(n.newest, e.Now-rtt)
 		x.works()
 		x.owed = 0
 		return
@@ -98,9 +98,9 @@ func (e *Engine) onEcho(p *peer, k *wire.Packet) {
 	x.got++
 	x.silent = 0
 	if x.got < x.need {
-		x.probeAt = e.now + e.probeInterval(p)/4
+		x.probeAt = e.Now + e.probeInterval(p)/4
 		x.again = true
-		e.wake(p, x.probeAt)
+		e.Wake(&p.Peer, x.probeAt)
 		return
 	}
 	x.retired, x.owed, x.samples, x.missed = false, 0, lossAge/4, lossAge/4/64

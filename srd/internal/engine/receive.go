@@ -16,7 +16,7 @@ type rxFlow struct {
 	base, floor uint32
 	seen        arrivals   // from base on
 	refused     *wire.Mask // from floor on, kept until the sender knows; nil while nothing was
-	assemblies  *assembly
+	assemblies  *Assembly
 	wait        *Wait // for memory
 
 	since     time.Duration // of the first packet without a response
@@ -24,18 +24,6 @@ type rxFlow struct {
 	echoAt    time.Duration
 	echoStamp uint32
 	pending   uint16 // packets without a response
-}
-
-// assembly is a message that has not arrived completely, or one that waits for the messages
-// before it.
-type assembly struct {
-	next       *assembly
-	first      uint32
-	count, got uint32
-	total      uint32
-	heard      time.Duration
-	bytes      []byte
-	fragment   uint16
 }
 
 // Ways in which a packet can end.
@@ -53,7 +41,7 @@ func (e *Engine) onPart(p *peer, k *wire.Packet) {
 		e.Stats.Bogus++
 		return
 	}
-	e.enter(p)
+	e.Enter(&p.Peer)
 	f := p.rx[t.Service]
 	if f == nil {
 		f = &rxFlow{service: t.Service, base: t.Floor, floor: t.Floor}
@@ -61,8 +49,8 @@ func (e *Engine) onPart(p *peer, k *wire.Packet) {
 	}
 	e.advanceFloor(p, f, t.Floor)
 	gap := e.network(p).gap(k.SubFlow%MaxPaths, k.SubSeq)
-	p.net.used = e.now
-	f.hasEcho, f.echoPath, f.echoStamp, f.echoAt = true, k.SubFlow, k.Stamp, e.now
+	p.net.used = e.Now
+	f.hasEcho, f.echoPath, f.echoStamp, f.echoAt = true, k.SubFlow, k.Stamp, e.Now
 	now := k.RespondNow || gap
 	switch {
 	case int32(t.Seq-f.base) < 0, f.seen.has(t.Seq):
@@ -143,9 +131,9 @@ func (e *Engine) advanceFloor(p *peer, f *rxFlow, floor uint32) {
 		f.base = floor
 	}
 	for a := f.assemblies; a != nil; {
-		next := a.next
+		next := a.Next
 		// Everything before floor is settled: arrived, or given up.
-		if below := floor - a.first; a.got < a.count && int32(below) > 0 && a.got < below {
+		if below := floor - a.Number; !a.Whole() && int32(below) > 0 && a.Got < below {
 			e.remove(f, a)
 		}
 		a = next
@@ -161,7 +149,7 @@ func (e *Engine) accept(p *peer, f *rxFlow, t *wire.Part, bytes []byte) int {
 		return refusedHere
 	}
 	e.offer()
-	a := f.assembly(first)
+	a := f.assemblies.Find(first)
 	if a == nil {
 		if count == 1 && (f.service != Ordered || first == f.base) {
 			return e.hand(p, f, t, bytes)
@@ -174,14 +162,14 @@ func (e *Engine) accept(p *peer, f *rxFlow, t *wire.Part, bytes []byte) int {
 			return result
 		}
 	}
-	if a.total != t.Total || a.fragment != t.Fragment {
+	if a.Total != t.Total || a.Fragment != t.Fragment {
 		e.Stats.Bogus++
 		return dropped
 	}
-	copy(a.bytes[t.Offset():], bytes)
-	a.got++
-	a.heard = e.now
-	if a.got == a.count && f.service != Ordered {
+	copy(a.Bytes[t.Offset():], bytes)
+	a.Got++
+	a.Heard = e.Now
+	if a.Whole() && f.service != Ordered {
 		e.complete(p, f, a)
 	}
 	return taken
@@ -202,9 +190,9 @@ func (f *rxFlow) touched(first, count uint32) bool {
 }
 
 // assemble begins a message of several packets, or keeps one that is early.
-func (e *Engine) assemble(p *peer, f *rxFlow, t *wire.Part, first, count uint32) (*assembly, int) {
-	for a := f.assemblies; a != nil; a = a.next {
-		if a.got < a.count && first-a.first < a.count { // it was cut short
+func (e *Engine) assemble(p *peer, f *rxFlow, t *wire.Part, first, count uint32) (*Assembly, int) {
+	for a := f.assemblies; a != nil; a = a.Next {
+		if !a.Whole() && first-a.Number < a.Count { // it was cut short
 			e.remove(f, a)
 			break
 		}
@@ -219,20 +207,7 @@ func (e *Engine) assemble(p *peer, f *rxFlow, t *wire.Part, first, count uint32)
 	if bytes == nil {
 		return nil, e.lacks(p, f, t, first)
 	}
-	return e.reserve(f, first, t.Total, t.Fragment, bytes), taken
-}
-
-// reserve gives a message its memory.
-func (e *Engine) reserve(f *rxFlow, first, total uint32, fragment uint16, bytes []byte) *assembly {
-	a := e.assemblies
-	if a != nil {
-		e.assemblies = a.next
-	} else {
-		a = new(assembly)
-	}
-	*a = assembly{next: f.assemblies, first: first, count: wire.Count(total, fragment), total: total, heard: e.now, bytes: bytes[:total], fragment: fragment}
-	f.assemblies = a
-	return a
+	return e.assemblies.Begin(&f.assemblies, first, t.Total, t.Fragment, bytes, e.Now), taken
 }
 
 func (e *Engine) refusal() int {
@@ -247,7 +222,7 @@ func (e *Engine) lacks(p *peer, f *rxFlow, t *wire.Part, first uint32) int {
 		return e.refusal()
 	}
 	e.Stats.Beyond++
-	e.waiting.Add(&f.wait, p.slot, first, t, e.now)
+	e.waiting.Add(&f.wait, p.Slot, first, t, e.Now)
 	return waits
 }
 
@@ -260,7 +235,7 @@ func (f *rxFlow) blocked(first uint32) bool {
 // offer gives memory to the messages that wait for it, and tells their senders to send again.
 func (e *Engine) offer() {
 	for {
-		w, room := e.waiting.Next(e.cfg.Host, e.now)
+		w, room := e.waiting.Next(e.cfg.Host, e.Now)
 		if w == nil {
 			return
 		}
@@ -272,7 +247,7 @@ func (e *Engine) offer() {
 		case int32(w.Number-f.base) < 0: // its sender gave it up
 			e.cfg.Host.Drop(room)
 		default:
-			e.reserve(f, w.Number, w.Total, w.Fragment, room)
+			e.assemblies.Begin(&f.assemblies, w.Number, w.Total, w.Fragment, room, e.Now)
 		}
 		e.respond(p, f, true, false)
 	}
@@ -283,7 +258,7 @@ func (e *Engine) hand(p *peer, f *rxFlow, t *wire.Part, bytes []byte) int {
 	if t.Cancel || len(bytes) > e.cfg.MaxMessage || len(bytes) != int(t.Total) {
 		return refusedHere
 	}
-	e.delivery = Delivery{From: p.addr, Service: t.Service, Bytes: bytes}
+	e.delivery = Delivery{From: p.Addr, Service: t.Service, Bytes: bytes}
 	if len(e.waiting) > 0 && !f.blocked(t.Seq) || !e.cfg.Host.Deliver(&e.delivery, false) {
 		return e.lacks(p, f, t, t.Seq)
 	}
@@ -292,9 +267,9 @@ func (e *Engine) hand(p *peer, f *rxFlow, t *wire.Part, bytes []byte) int {
 }
 
 // complete delivers a message that was assembled.
-func (e *Engine) complete(p *peer, f *rxFlow, a *assembly) {
-	e.delivery = Delivery{From: p.addr, Service: f.service, Bytes: a.bytes}
-	a.bytes = nil
+func (e *Engine) complete(p *peer, f *rxFlow, a *Assembly) {
+	e.delivery = Delivery{From: p.Addr, Service: f.service, Bytes: a.Bytes}
+	a.Bytes = nil
 	e.remove(f, a)
 	e.Stats.Delivered++
 	e.cfg.Host.Deliver(&e.delivery, true)
@@ -304,16 +279,16 @@ func (e *Engine) complete(p *peer, f *rxFlow, a *assembly) {
 // also messages that wait for others that never come.
 func (e *Engine) release(p *peer, f *rxFlow, all bool) {
 	for {
-		var next *assembly
-		for a := f.assemblies; a != nil; a = a.next {
-			if a.got == a.count && (all || int32(f.base-a.first) >= 0) && (next == nil || int32(a.first-next.first) < 0) {
+		var next *Assembly
+		for a := f.assemblies; a != nil; a = a.Next {
+			if a.Whole() && (all || int32(f.base-a.Number) >= 0) && (next == nil || int32(a.Number-next.Number) < 0) {
 				next = a
 			}
 		}
 		if next == nil {
 			return
 		}
-		e.pass(f, next.first)
+		e.pass(f, next.Number)
 		e.complete(p, f, next)
 	}
 }
@@ -333,18 +308,9 @@ func (e *Engine) pass(f *rxFlow, first uint32) {
 }
 
 // assemblyOf returns the message that lacks a packet, or nil.
-func (f *rxFlow) assemblyOf(seq uint32) *assembly {
-	for a := f.assemblies; a != nil; a = a.next {
-		if seq-a.first < a.count && a.got < a.count {
-			return a
-		}
-	}
-	return nil
-}
-
-func (f *rxFlow) assembly(first uint32) *assembly {
-	for a := f.assemblies; a != nil; a = a.next {
-		if a.first == first {
+func (f *rxFlow) assemblyOf(seq uint32) *Assembly {
+	for a := f.assemblies; a != nil; a = a.Next {
+		if seq-a.Number < a.Count && !a.Whole() {
 			return a
 		}
 	}
@@ -353,40 +319,28 @@ func (f *rxFlow) assembly(first uint32) *assembly {
 
 // discard gives up a message that the sender gave up.
 func (e *Engine) discard(f *rxFlow, first uint32) {
-	if a := f.assembly(first); a != nil && a.got < a.count {
+	if a := f.assemblies.Find(first); a != nil && !a.Whole() {
 		e.remove(f, a)
 	}
 }
 
 // remove takes a message out of the flow, and gives its memory back.
-func (e *Engine) remove(f *rxFlow, a *assembly) {
-	for at := &f.assemblies; *at != nil; at = &(*at).next {
-		if *at == a {
-			*at = a.next
-			break
-		}
-	}
-	if a.bytes != nil {
-		e.cfg.Host.Drop(a.bytes)
-	}
-	*a = assembly{next: e.assemblies}
-	e.assemblies = a
-}
+func (e *Engine) remove(f *rxFlow, a *Assembly) { e.assemblies.End(&f.assemblies, a, e.cfg.Host) }
 
 // reap gives up messages of senders that fell silent, and returns when to look again.
 func (e *Engine) reap(p *peer, f *rxFlow) time.Duration {
 	next := never
 	for a := f.assemblies; a != nil; {
-		after := a.next
-		at := max(a.heard, p.heard.At) + 2*e.cfg.PeerTimeout
+		after := a.Next
+		at := max(a.Heard, p.Heard.At) + 2*e.cfg.PeerTimeout
 		switch {
-		case e.now < at:
+		case e.Now < at:
 			next = min(next, at)
-		case a.got < a.count:
+		case !a.Whole():
 			e.remove(f, a)
 		default:
 			e.release(p, f, true)
-			return e.now + e.cfg.MinTimeout
+			return e.Now + e.cfg.MinTimeout
 		}
 		a = after
 	}

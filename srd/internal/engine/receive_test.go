@@ -67,7 +67,7 @@ func (f *feeder) part(p wire.Part, now bool) *wire.Response {
 	if p.Fragment == 0 {
 		p.Fragment = 100
 	}
-	k := wire.Packet{Type: wire.Flow, Token: f.p.local, Line: f.p.theirs, RespondNow: now, HasPart: true, Part: p}
+	k := wire.Packet{Type: wire.Flow, Token: f.p.Local, Line: f.p.Theirs, RespondNow: now, HasPart: true, Part: p}
 	b := make([]byte, wire.MaxHeaders)
 	b = append(b[:k.Encode(b)], make([]byte, p.Length())...)
 	f.n.e.Receive(source(addrOf(0)), b)
@@ -163,12 +163,12 @@ func TestGivenUp(t *testing.T) {
 		part(8, 0, 0, false) // cut short: the next message begins within
 		require.NotNil(t, f.p.rx[service].assemblies)
 		part(11, 1, 0, false)
-		require.Nil(t, f.p.rx[service].assemblies.next)
+		require.Nil(t, f.p.rx[service].assemblies.Next)
 
 		part(13, 3, 10, false)
 		require.NotNil(t, f.p.rx[service].assemblies)
 		part(20, 0, 20, false)
-		require.Nil(t, f.p.rx[service].assemblies.next, "what is before the floor never comes")
+		require.Nil(t, f.p.rx[service].assemblies.Next, "what is before the floor never comes")
 		require.Empty(t, f.got)
 		for i := uint32(1); i < 4; i++ {
 			part(20+i, i, 20, false)
@@ -216,7 +216,7 @@ func TestResponseWaits(t *testing.T) {
 	number := f.n.e.network(f.p).subs[1]
 	send := func(seq uint32, step uint16) *wire.Response {
 		number += step
-		k := wire.Packet{Type: wire.Flow, Token: f.p.local, Line: f.p.theirs, SubFlow: 1, SubSeq: number, HasPart: true, Part: wire.Part{Seq: 50 + seq, Floor: 50, Fragment: 10}}
+		k := wire.Packet{Type: wire.Flow, Token: f.p.Local, Line: f.p.Theirs, SubFlow: 1, SubSeq: number, HasPart: true, Part: wire.Part{Seq: 50 + seq, Floor: 50, Fragment: 10}}
 		b := make([]byte, wire.MaxHeaders)
 		f.n.e.Receive(source(addrOf(0)), b[:k.Encode(b)])
 		if a := answers(f.n); len(a) > 0 {
@@ -305,7 +305,7 @@ func TestBogusResponses(t *testing.T) {
 	a.pump()
 	bogus := a.e.Stats.Bogus
 	respond := func(r wire.Response) {
-		k := wire.Packet{Type: wire.Flow, Token: p.local, Line: p.theirs, HasResponse: true, Response: r}
+		k := wire.Packet{Type: wire.Flow, Token: p.Local, Line: p.Theirs, HasResponse: true, Response: r}
 		b := make([]byte, wire.MaxHeaders)
 		a.e.Receive(source(addrOf(1)), b[:k.Encode(b)])
 	}
@@ -329,7 +329,7 @@ func TestBogusResponses(t *testing.T) {
 func TestResponsesOfAll(t *testing.T) {
 	f := feed(t, 0)
 	for _, service := range []uint8{Reliable, Ordered, Reporting} {
-		k := wire.Packet{Type: wire.Flow, Token: f.p.local, Line: f.p.theirs, RespondNow: true, HasPart: true,
+		k := wire.Packet{Type: wire.Flow, Token: f.p.Local, Line: f.p.Theirs, RespondNow: true, HasPart: true,
 			Part: wire.Part{Service: service, Total: 8, Fragment: 100}}
 		b := make([]byte, wire.MaxHeaders)
 		f.n.e.Receive(source(addrOf(0)), append(b[:k.Encode(b)], make([]byte, 8)...))

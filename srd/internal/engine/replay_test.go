@@ -101,8 +101,8 @@ func TestReplayedResponsesAreNoRoundTrips(t *testing.T) {
 		r.replay(0)
 		w.run(w.now + time.Millisecond)
 	}
-	require.Equal(t, before.srtt, x.srtt)
-	require.Equal(t, before.rttvar, x.rttvar)
+	require.Equal(t, before.SRTT, x.SRTT)
+	require.Equal(t, before.RTTVar, x.RTTVar)
 
 	// Nor when all was forgotten that is known of paths that are not used.
 	w.run(w.now + 2*restAge)
@@ -113,7 +113,7 @@ func TestReplayedResponsesAreNoRoundTrips(t *testing.T) {
 	a.pump()
 	r.replay(0)
 	w.run(w.now + 5*time.Millisecond)
-	require.Equal(t, before.least, p.net.paths[0].srtt)
+	require.Equal(t, before.least, p.net.paths[0].SRTT)
 }
 
 // A network that doubles an echo does not bring a path back that is retired: echoes of as many
@@ -159,24 +159,24 @@ func TestEchoesThatCannotBe(t *testing.T) {
 	w.model.post(a, 1, Reliable, 64)
 	require.Len(t, answers(a), 1)
 	*x = path{echoedAt: -1}
-	p.net.used = e.now + time.Hour // it is not idle
-	ago := func(d time.Duration) uint32 { return e.stamp() - uint32(d/time.Microsecond) }
+	p.net.used = e.Now + time.Hour // it is not idle
+	ago := func(d time.Duration) uint32 { return e.Stamp() - uint32(d/time.Microsecond) }
 	respond := func(age, delay time.Duration) {
 		e.onResponse(p, &wire.Response{Service: Reliable, HasEcho: true, EchoPath: 1, EchoStamp: ago(age),
 			Delay: uint32(delay / time.Microsecond), Base: p.tx[Reliable].una, Grant: 10})
 	}
 	respond(time.Millisecond, time.Millisecond+time.Microsecond)
-	require.Zero(t, x.srtt)
+	require.Zero(t, x.SRTT)
 	respond(time.Millisecond, 900*time.Microsecond)
-	require.Equal(t, 100*time.Microsecond, x.srtt)
-	require.Equal(t, 50*time.Microsecond, x.rttvar, "it is one round trip")
+	require.Equal(t, 100*time.Microsecond, x.SRTT)
+	require.Equal(t, 50*time.Microsecond, x.RTTVar, "it is one round trip")
 	before := *x
 	respond(2*time.Millisecond, 0)
 	require.Equal(t, before, *x)
 	x.strays()
 	respond(2*time.Millisecond, 0)
 	late := *x
-	require.Greater(t, late.srtt, before.srtt)
+	require.Greater(t, late.SRTT, before.SRTT)
 	respond(2*time.Millisecond, 0)
 	require.Equal(t, late, *x)
 	for range 2 * mostStrays {
@@ -204,13 +204,13 @@ func TestStraysBeginNoTimer(t *testing.T) {
 	f := p.tx[Reliable]
 	x, s := &e.network(p).paths[0], &f.live.subs[0]
 	x.strays()
-	x.echoedAt = e.now
+	x.echoedAt = e.Now
 	armed := s.armed
 	w.now += 100 * time.Microsecond
 	e.Advance(a.raw())
-	srtt := x.srtt
-	e.onResponse(p, &wire.Response{Service: Reliable, HasEcho: true, EchoStamp: e.stamp() - 500, Base: f.una, Grant: 10})
-	require.Greater(t, x.srtt, srtt)
+	srtt := x.SRTT
+	e.onResponse(p, &wire.Response{Service: Reliable, HasEcho: true, EchoStamp: e.Stamp() - 500, Base: f.una, Grant: 10})
+	require.Greater(t, x.SRTT, srtt)
 	require.Equal(t, armed, s.armed)
 }
 
@@ -222,10 +222,10 @@ func TestResponseIsOneRoundTrip(t *testing.T) {
 	w.model.post(a, 1, Reliable, 64).count = 1
 	require.Len(t, answers(a), 1)
 	f, x := p.tx[Reliable], &e.network(p).paths[0]
-	x.srtt, x.rttvar = 900*time.Microsecond, 0
-	stamp := e.stamp()
+	x.SRTT, x.RTTVar = 900*time.Microsecond, 0
+	stamp := e.Stamp()
 	w.now += 100 * time.Microsecond
 	e.Advance(a.raw())
 	e.onResponse(p, &wire.Response{Service: Reliable, HasEcho: true, EchoStamp: stamp, Base: f.nxt, Grant: 10})
-	require.Equal(t, 800*time.Microsecond, x.srtt)
+	require.Equal(t, 800*time.Microsecond, x.SRTT)
 }

@@ -17,24 +17,24 @@ const (
 // go there, or a little later; of a burst when it ends.
 func (e *Engine) respond(p *peer, f *rxFlow, now, more bool) {
 	if f.pending++; f.pending == 1 {
-		f.since = e.now
+		f.since = e.Now
 	}
 	if f.assemblies != nil {
-		e.wake(p, e.now+2*e.cfg.PeerTimeout)
+		e.Wake(&p.Peer, e.Now+2*e.cfg.PeerTimeout)
 	}
 	if now || f.pending >= e.enough(p) {
 		f.now = true
 	}
-	switch due := e.now + e.ackDelay; {
+	switch due := e.Now + e.ackDelay; {
 	case f.now:
-		e.enqueue(p)
+		e.Enqueue(&p.Peer)
 		return
 	case more:
-		f.due = min(e.now+moreDelays*e.ackDelay, f.since+burstDelays*e.ackDelay)
+		f.due = min(e.Now+moreDelays*e.ackDelay, f.since+burstDelays*e.ackDelay)
 	case f.due == 0 || f.due > due:
 		f.due = due
 	}
-	e.wake(p, f.due)
+	e.Wake(&p.Peer, f.due)
 }
 
 func (e *Engine) owesResponse(p *peer) bool {
@@ -72,18 +72,18 @@ func (e *Engine) attach(p *peer, k *wire.Packet, bytes int) {
 	if f.refused != nil {
 		r.NRefused = f.refused.Words(f.floor, &r.Refused)
 	}
-	if bytes > 0 && wire.HeaderLen+wire.PartLen+r.Len()+bytes > int(p.fragment)+wire.Overhead {
+	if bytes > 0 && wire.HeaderLen+wire.PartLen+r.Len()+bytes > int(p.Fragment)+wire.Overhead {
 		p.alone = f.now
 		return
 	}
 	if f.hasEcho {
 		r.HasEcho, r.EchoPath, r.EchoStamp = true, f.echoPath, f.echoStamp
-		r.Delay = uint32((e.now - f.echoAt) / time.Microsecond)
+		r.Delay = uint32((e.Now - f.echoAt) / time.Microsecond)
 		f.hasEcho = false
 	}
 	k.HasResponse, p.alone = true, false
 	f.pending, f.due, f.now = 0, 0, false
 	if e.owesResponse(p) {
-		e.enqueue(p)
+		e.Enqueue(&p.Peer)
 	}
 }

@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/goverbs/goverbs/srd/internal/wire"
+import (
+	"github.com/goverbs/goverbs/srd/internal/session"
+	"github.com/goverbs/goverbs/srd/internal/wire"
+)
 
 // message is a message that was handed in and is not settled.
 type message struct {
@@ -60,15 +63,15 @@ func (e *Engine) Send(to wire.Addr, m Message) (Handle, error) {
 	switch {
 	case p == nil:
 		return 0, ErrPeers
-	case uint64(m.Len) > uint64(p.limits.Message):
-		return 0, TooLargeError{Limit: p.limits.Message}
+	case uint64(m.Len) > uint64(p.Limits.Message):
+		return 0, TooLargeError{Limit: p.Limits.Message}
 	}
 	if !e.unsettled(p) {
-		p.progress = e.now
-		if p.state == established && p.heard.Forgets(e.raw, &p.limits) {
-			e.greet(p)
+		p.Progress = e.Now
+		if p.State == session.Established && e.Forgets(&p.Peer) {
+			e.Greet(&p.Peer)
 		}
-		if p.net != nil && e.now-p.net.used > senderAge/2 { // others may have its share by now
+		if p.net != nil && e.Now-p.net.used > session.SenderAge/2 { // others may have its share by now
 			p.grant = min(p.grant, uint16(e.cfg.First))
 		}
 	}
@@ -80,8 +83,8 @@ func (e *Engine) Send(to wire.Addr, m Message) (Handle, error) {
 	i := e.newMessage()
 	g := &e.messages[i]
 	*g = message{
-		tag: m.Tag, flow: f, total: uint32(m.Len), count: wire.Count(uint32(m.Len), p.fragment), next: none, gen: g.gen + 1,
-		fragment: p.fragment, now: m.Now, parts: m.Parts,
+		tag: m.Tag, flow: f, total: uint32(m.Len), count: wire.Count(uint32(m.Len), p.Fragment), next: none, gen: g.gen + 1,
+		fragment: p.Fragment, now: m.Now, parts: m.Parts,
 	}
 	if f.head == none {
 		f.head = i
@@ -89,11 +92,11 @@ func (e *Engine) Send(to wire.Addr, m Message) (Handle, error) {
 		e.messages[f.tail].next = i
 	}
 	f.tail = i
-	if p.state == known {
-		e.greet(p)
+	if p.State == session.Known {
+		e.Greet(&p.Peer)
 	}
-	e.enqueue(p)
-	e.wake(p, p.progress+e.cfg.PeerTimeout)
+	e.Enqueue(&p.Peer)
+	e.Wake(&p.Peer, p.Progress+e.cfg.PeerTimeout)
 	return Handle(uint64(g.gen)<<32 | uint64(i)), nil
 }
 
@@ -140,7 +143,7 @@ func (e *Engine) abort(i uint32, why Status) {
 	}
 	if m.sent < m.count {
 		m.count = m.sent + 1
-		e.enqueue(f.p)
+		e.Enqueue(&f.p.Peer)
 	}
 }
 
@@ -173,7 +176,7 @@ func (e *Engine) finish(i uint32) {
 		r.Status, r.Part = m.reason, int(m.blame)
 	}
 	f := m.flow
-	r.Limit, r.Stranger = f.p.limits.Message, f.p.epoch == 0
+	r.Limit, r.Stranger = f.p.Limits.Message, f.p.Epoch == 0
 	m.flow, m.next, e.unused = nil, e.unused, i
 	e.cfg.Host.Settled(r)
 	e.settle(f)
@@ -221,7 +224,7 @@ func (e *Engine) packetSettled(f *txFlow, seq uint32, refused bool) {
 	if k.long {
 		f.p.longs--
 		if !k.cancel {
-			f.p.large, f.p.small = e.now, 0
+			f.p.large, f.p.small = e.Now, 0
 		}
 	}
 	m.settled++
@@ -229,7 +232,7 @@ func (e *Engine) packetSettled(f *txFlow, seq uint32, refused bool) {
 	if refused {
 		status = Refused
 		switch {
-		case !k.cancel && m.total > f.p.limits.Message:
+		case !k.cancel && m.total > f.p.Limits.Message:
 			status = TooLarge
 		case k.cancel && m.reason != 0:
 			status = m.reason
@@ -288,8 +291,8 @@ func (e *Engine) fail(p *peer, all bool) {
 			e.unresponsive(f, f.head)
 		}
 	}
-	if all && p.state == greeting {
-		p.state = known
+	if all && p.State == session.Greeting {
+		p.State = session.Known
 	}
 }
 

@@ -8,14 +8,14 @@ import "time"
 // endSilence records that something came back by any path.
 func (e *Engine) endSilence(p *peer) {
 	n := e.network(p)
-	n.answered = e.now
+	n.answered = e.Now
 	if p.longs > 0 && p.small == 0 {
-		p.small = e.now
+		p.small = e.Now
 	}
 	if n.silent > 0 {
 		n.silent = 0
-		e.wake(p, e.now) // timers are as short as before
-		e.enqueue(p)
+		e.Wake(&p.Peer, e.Now) // timers are as short as before
+		e.Enqueue(&p.Peer)
 	}
 }
 
@@ -31,7 +31,7 @@ func (e *Engine) unanswered(n *network, armed time.Duration) {
 	if armed < n.silentAt || armed < n.answered {
 		return
 	}
-	n.silentAt = e.now
+	n.silentAt = e.Now
 	n.silent = min(n.silent+1, 8)
 	if n.patience() > 0 {
 		n.window, n.opening = max(n.window/2, smallestWindow), false
@@ -40,7 +40,7 @@ func (e *Engine) unanswered(n *network, armed time.Duration) {
 
 // afterSilence handles the first round trip after a silence. Packets that timers took for lost,
 // and that were sent less than a round trip ago, are still on their way. If more than one timer
-// had ended, rttvar is raised on every path with a shorter timeout than this round trip.
+// had ended, RTTVar is raised on every path with a shorter timeout than this round trip.
 // The round trip itself stays as measured, since the window is judged once in each, and a queue
 // may be gone soon.
 func (e *Engine) afterSilence(p *peer, rtt time.Duration) {
@@ -48,13 +48,13 @@ func (e *Engine) afterSilence(p *peer, rtt time.Duration) {
 	if n.silent == 0 {
 		return
 	}
-	e.restoreLost(p, e.now-rtt-rtt/8)
+	e.restoreLost(p, e.Now-rtt-rtt/8)
 	if n.patience() == 0 {
 		return
 	}
 	for i := range n.paths[:e.cfg.Paths] {
-		if x := &n.paths[i]; x.srtt > 0 && x.srtt+4*x.rttvar < rtt {
-			x.rttvar = max(x.rttvar, rtt/2)
+		if x := &n.paths[i]; x.SRTT > 0 && x.Timeout() < rtt {
+			x.RTTVar = max(x.RTTVar, rtt/2)
 		}
 	}
 }

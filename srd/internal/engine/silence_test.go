@@ -115,7 +115,7 @@ func TestUnlose(t *testing.T) {
 		if !e.Next(b[:], &o) {
 			break
 		}
-		sent = append(sent, e.now)
+		sent = append(sent, e.Now)
 		w.now += 100 * time.Microsecond
 		e.Advance(a.raw())
 	}
@@ -157,7 +157,7 @@ func TestUnlose(t *testing.T) {
 			require.Less(t, last, l.ring[k].sent, "in the order of sending")
 			last = l.ring[k].sent
 		}
-		require.Equal(t, e.now, l.subs[i].armed)
+		require.Equal(t, e.Now, l.subs[i].armed)
 	}
 
 	lose()
@@ -182,7 +182,7 @@ func TestEchoAfterSilence(t *testing.T) {
 	w.model.post(a, 1, Reliable, 64)
 	require.Len(t, answers(a), 1)
 	f := p.tx[Reliable]
-	sent := e.stamp()
+	sent := e.Stamp()
 	w.now += 20 * time.Millisecond
 	e.Advance(a.raw())
 	require.Equal(t, uint8(lost), f.live.at(f.una).state)
@@ -192,20 +192,20 @@ func TestEchoAfterSilence(t *testing.T) {
 	require.Zero(t, n.silent)
 	measured := 0
 	for i := range e.cfg.Paths {
-		if x := &n.paths[i]; x.srtt > 0 {
+		if x := &n.paths[i]; x.SRTT > 0 {
 			measured++
-			require.GreaterOrEqual(t, x.rttvar, 7*time.Millisecond)
+			require.GreaterOrEqual(t, x.RTTVar, 7*time.Millisecond)
 		}
 	}
 	require.NotZero(t, measured)
 
 	n.silent = 2 // what takes no longer than a timer allows for does not change it
-	n.paths[1].srtt, n.paths[1].rttvar = 10*time.Millisecond, 5*time.Millisecond
+	n.paths[1].SRTT, n.paths[1].RTTVar = 10*time.Millisecond, 5*time.Millisecond
 	w.now += time.Microsecond
 	e.Advance(a.raw())
 	e.onEcho(p, &wire.Packet{Type: wire.Echo, Echo: wire.Echoed{Path: 0, Stamp: sent + 1}})
 	require.Zero(t, n.silent)
-	require.Equal(t, 5*time.Millisecond, n.paths[1].rttvar)
+	require.Equal(t, 5*time.Millisecond, n.paths[1].RTTVar)
 }
 
 // A part that comes after the receiver was asked for another one of its message is refused: not
@@ -279,7 +279,7 @@ func TestSilenceIsCountedOnce(t *testing.T) {
 		e.unanswered(n, n.answered+time.Millisecond)
 	}
 	require.EqualValues(t, 1, n.silent)
-	e.unanswered(n, e.now)
+	e.unanswered(n, e.Now)
 	require.EqualValues(t, 2, n.silent)
 	require.NotZero(t, e.Wait())
 	e.endSilence(p)

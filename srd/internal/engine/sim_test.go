@@ -173,7 +173,9 @@ func (n *node) pump() {
 			}
 			packet = append(packet, n.w.model.bytes(o.Tag)[o.Offset:][:o.Length]...)
 		}
-		n.e.Seal(&o, packet[:o.Headers], packet[o.Headers:])
+		if o.Seal {
+			n.e.Seal(&o.To, packet[:o.Headers], packet[o.Headers:])
+		}
 		if len(packet) > n.e.cfg.MTU {
 			n.w.t.Fatalf("a packet of %d bytes", len(packet))
 		}

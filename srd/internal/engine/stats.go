@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/goverbs/goverbs/srd/internal/session"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
@@ -18,29 +19,26 @@ type PeerStats struct {
 
 // PathStats describe a path to a peer that is not idle.
 type PathStats struct {
-	RoundTrip, Least time.Duration
-	Loss             float64 // of the last packets
+	RoundTrip, Least time.Duration // smoothed, and the shortest
+	Loss             float64       // share of the last packets that was lost
 	Sent             uint64
 	UnderWay         int
-	Suspect, Retired bool
+	Suspect, Retired bool // out of use, and probed: for now, or until enough probes come back
 }
-
-// Count returns the counters so far.
-func (e *Engine) Count() *Stats { return &e.Stats }
 
 // Peers calls f for each peer. f must not keep its argument.
 func (e *Engine) Peers(f func(*PeerStats)) {
 	var s PeerStats
 	for _, p := range e.peers {
-		if p.state == vacant {
+		if p.State == session.Vacant {
 			continue
 		}
-		s = PeerStats{Addr: p.addr, Established: p.state == established, UnderWay: int(p.flying), Grant: int(p.grant), Paths: s.Paths[:0]}
+		s = PeerStats{Addr: p.Addr, Established: p.State == session.Established, UnderWay: int(p.flying), Grant: int(p.grant), Paths: s.Paths[:0]}
 		if n := p.net; n != nil {
 			s.Window = int(n.window >> 8)
 			for i := range n.paths[:e.cfg.Paths] {
 				x := &n.paths[i]
-				s.Paths = append(s.Paths, PathStats{RoundTrip: x.srtt, Least: x.least, Loss: float64(x.loss()) / (1 << 16), Sent: x.sent, UnderWay: int(x.flying), Suspect: x.suspect, Retired: x.retired})
+				s.Paths = append(s.Paths, PathStats{RoundTrip: x.SRTT, Least: x.least, Loss: float64(x.loss()) / (1 << 16), Sent: x.sent, UnderWay: int(x.flying), Suspect: x.suspect, Retired: x.retired})
 			}
 		}
 		f(&s)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/srd/internal/session"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
@@ -53,9 +54,9 @@ func TestStrangersCostNothing(t *testing.T) {
 	}
 	require.Empty(t, n.e.peers)
 	require.Empty(t, n.e.messages)
-	require.LessOrEqual(t, got, StrangerBurst, "answers in no time")
+	require.LessOrEqual(t, got, session.StrangerBurst, "answers in no time")
 	require.EqualValues(t, 20000-got, n.e.Stats.Unanswered)
-	w.now += 10 * strangerRate
+	w.now += 10 * session.StrangerRate
 	n.e.Advance(n.raw())
 	for range 20 {
 		n.e.Receive(source(addrOf(5)), hello(addrOf(5), addrOf(0), wire.Greeting{Epoch: 5, Token: 6, Stamp: 7}, nil))
@@ -119,7 +120,9 @@ func TestKeys(t *testing.T) {
 	var o Out
 	require.True(t, a.e.Next(first[:], &o))
 	packet := append(append([]byte(nil), first[:o.Headers]...), w.model.bytes(0)...)
-	a.e.Seal(&o, packet[:o.Headers], packet[o.Headers:])
+	if o.Seal {
+		a.e.Seal(&o.To, packet[:o.Headers], packet[o.Headers:])
+	}
 	changed := append([]byte(nil), packet...)
 	changed[len(changed)-1]++
 	b.e.Advance(b.raw())
@@ -133,7 +136,7 @@ func TestKeys(t *testing.T) {
 	require.Equal(t, 1, l.count, "with the first packet")
 	b.e.Receive(source(addrOf(0)), packet)
 	require.Equal(t, 1, l.count)
-	b.e.forget(b.e.peers[0])
+	b.e.Forget(&b.e.peers[0].Peer)
 	b.e.Receive(source(addrOf(0)), packet)
 	require.Equal(t, 1, l.count)
 	got := answers(b)
@@ -190,14 +193,14 @@ func TestForgedResets(t *testing.T) {
 	a.pump()
 	for i := range 20 {
 		w.run(w.now + 100*time.Microsecond)
-		k := wire.Packet{Type: wire.Reset, Reset: a.e.peers[0].remote}
+		k := wire.Packet{Type: wire.Reset, Reset: a.e.peers[0].Remote}
 		if i%2 == 0 {
 			k.Reset++
 		}
 		b := make([]byte, wire.MaxHeaders)
 		a.e.Receive(source(addrOf(1)), b[:k.Encode(b)])
 		if i == 0 {
-			require.EqualValues(t, established, a.e.peers[0].state, "a token that is not the peer's")
+			require.EqualValues(t, session.Established, a.e.peers[0].State, "a token that is not the peer's")
 		}
 		a.pump()
 	}
@@ -213,13 +216,13 @@ func TestSourcesOfPackets(t *testing.T) {
 	b := w.nodes[1]
 	p := b.e.peers[0]
 	send := func(from wire.Addr, line uint32) {
-		k := wire.Packet{Type: wire.Flow, Token: p.local, Line: line, HasPart: true, Part: wire.Part{Seq: 9, Floor: 9, Total: 0, Fragment: 10}}
+		k := wire.Packet{Type: wire.Flow, Token: p.Local, Line: line, HasPart: true, Part: wire.Part{Seq: 9, Floor: 9, Total: 0, Fragment: 10}}
 		buf := make([]byte, wire.MaxHeaders)
 		b.e.Receive(source(from), buf[:k.Encode(buf)])
 	}
-	send(addrOf(7), p.theirs)
+	send(addrOf(7), p.Theirs)
 	require.EqualValues(t, 1, b.e.Stats.WrongSource)
-	send(addrOf(0), p.theirs+1)
+	send(addrOf(0), p.Theirs+1)
 	require.EqualValues(t, 1, b.e.Stats.OldEpoch)
 }
 
@@ -228,7 +231,7 @@ func TestSourcesOfPackets(t *testing.T) {
 func TestRestart(t *testing.T) {
 	w := settledPair(t, nil)
 	a, b := w.nodes[0], w.nodes[1]
-	old := hello(addrOf(0), addrOf(1), wire.Greeting{Epoch: a.e.cfg.Wall, Token: a.e.peers[0].local, Stamp: 1}, nil)
+	old := hello(addrOf(0), addrOf(1), wire.Greeting{Epoch: a.e.cfg.Wall, Token: a.e.peers[0].Local, Stamp: 1}, nil)
 	w.links = func(from, to, path int) *link {
 		return &link{delay: 50 * time.Microsecond, dead: to == 0}
 	}
@@ -386,27 +389,27 @@ func TestLaterGreetings(t *testing.T) {
 
 // Memory is divided among those that send, and not among those that stopped.
 func TestGrants(t *testing.T) {
-	e, _ := direct(Config{Budget: 120}, 0)
+	e, _ := direct(Config{Config: session.Config{Budget: 120}}, 0)
 	for i := range 12 {
 		p := e.find(addrOf(i + 1))
-		p.heard.At = e.now
-		e.enter(p)
+		p.Heard.At = e.Now
+		e.Enter(&p.Peer)
 		require.EqualValues(t, 120/(i+1), e.share(p))
 	}
 	for i := range 8 {
-		e.find(addrOf(i + 20)).heard.At = e.now
+		e.find(addrOf(i + 20)).Heard.At = e.Now
 	}
-	e.now += senderAge / 2
-	e.find(addrOf(1)).heard.At = e.now
-	e.now += senderAge/2 + 1
+	e.Now += session.SenderAge / 2
+	e.find(addrOf(1)).Heard.At = e.Now
+	e.Now += session.SenderAge/2 + 1
 	for range 20 {
 		e.share(e.peers[0])
 	}
 	require.EqualValues(t, 120, e.share(e.peers[0]))
 	for i := range 500 { // each may send, though it may be a packet at a time
 		p := e.find(addrOf(i + 100))
-		p.heard.At = e.now
-		e.enter(p)
+		p.Heard.At = e.Now
+		e.Enter(&p.Peer)
 	}
 	require.EqualValues(t, 0, e.share(e.peers[0]))
 }
@@ -459,7 +462,7 @@ func TestPeerBackInTime(t *testing.T) {
 		a.pump()
 		w.run(w.now + time.Second)
 		require.Equal(t, Delivered, next.status)
-		a.e.greet(a.e.peers[0]) // is it still there?
+		a.e.Greet(&a.e.peers[0].Peer) // is it still there?
 		next = w.model.post(a, 1, Reliable, 100)
 		a.pump()
 		w.run(w.now + time.Second)

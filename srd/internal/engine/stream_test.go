@@ -12,7 +12,7 @@ import (
 
 // arrive hands in a packet of a flow as if it came by a path, the next one of it.
 func (f *feeder) arrive(seq uint32, number uint16, more bool) []wire.Packet {
-	k := wire.Packet{Type: wire.Flow, Token: f.p.local, Line: f.p.theirs, SubFlow: 1, SubSeq: number, More: more, HasPart: true,
+	k := wire.Packet{Type: wire.Flow, Token: f.p.Local, Line: f.p.Theirs, SubFlow: 1, SubSeq: number, More: more, HasPart: true,
 		Part: wire.Part{Seq: f.base + seq, Floor: f.base, Fragment: 10}}
 	b := make([]byte, wire.MaxHeaders)
 	f.n.e.Receive(source(addrOf(0)), b[:k.Encode(b)])
@@ -110,7 +110,7 @@ func TestMore(t *testing.T) {
 	require.Equal(t, []bool{true, true, false}, said(3, 100))
 	require.Equal(t, []bool{true, false}, said(4, 5), "there is no room for more")
 	a.e.out.More, p.echo = true, true // of the packet before, which went to another peer
-	a.e.enqueue(p)
+	a.e.Enqueue(&p.Peer)
 	require.Equal(t, []bool{false}, said(0, 5))
 }
 
@@ -133,7 +133,7 @@ func TestTimersAllowForBursts(t *testing.T) {
 	first := f.live.ring[f.una&uint32(len(f.live.ring)-1)]
 	s, x := &f.live.subs[first.path], &e.network(p).paths[first.path]
 	timeout := func(srtt time.Duration) time.Duration {
-		x.srtt = srtt
+		x.SRTT = srtt
 		return e.timeout(f, s, first.path)
 	}
 	fresh, alone := timeout(0), timeout(100*time.Microsecond)
@@ -149,11 +149,11 @@ func TestTimersAllowForBursts(t *testing.T) {
 	require.Zero(t, allowance())
 	send(2)
 	require.Equal(t, d/4+d, allowance(), "the last one that promised another was sent so much later")
-	s.armed = e.now
+	s.armed = e.Now
 	require.Equal(t, d, allowance(), "the burst goes on")
 	s.armed++
 	require.Zero(t, allowance(), "what was promised has been answered")
-	s.armed = e.now - 100*d
+	s.armed = e.Now - 100*d
 	require.Equal(t, 15*d, allowance(), "no response waits longer than 16")
 }
 
@@ -181,11 +181,11 @@ func TestBurstsTellNoRoundTrips(t *testing.T) {
 		}
 		require.Contains(t, paths, uint8(0))
 		require.Contains(t, paths, uint8(1))
-		before := [2]time.Duration{e.network(p).paths[0].srtt, e.network(p).paths[1].srtt}
+		before := [2]time.Duration{e.network(p).paths[0].SRTT, e.network(p).paths[1].SRTT}
 		w.now += time.Second / 100
 		e.Advance(a.raw())
 		e.onResponse(p, &wire.Response{Service: Reliable, Base: f.nxt - 1, Floor: f.nxt - 1, Grant: 100})
-		after := [2]time.Duration{e.network(p).paths[0].srtt, e.network(p).paths[1].srtt}
+		after := [2]time.Duration{e.network(p).paths[0].SRTT, e.network(p).paths[1].SRTT}
 		if burst {
 			require.Equal(t, before, after)
 		} else {
@@ -316,7 +316,7 @@ func TestBursts(t *testing.T) {
 				changes++
 			}
 			last = c
-			e.now += gap
+			e.Now += gap
 		}
 		return changes
 	}
@@ -329,7 +329,7 @@ func TestBursts(t *testing.T) {
 	require.Greater(t, changes(64, 0), 4, "no path has all")
 	require.Greater(t, changes(64, time.Microsecond), 40)
 
-	e.now++
+	e.Now++
 	path := e.choose(p, -1)
 	e.network(p).paths[path].suspect = true
 	require.NotEqual(t, path, e.choose(p, -1), "a path that is suspect is left")
@@ -349,13 +349,13 @@ func TestBurstsUseWhatTheyTake(t *testing.T) {
 	n := e.network(p)
 	n.n, n.middle = 0, time.Millisecond
 	for i := range uint8(4) {
-		n.paths[i].srtt = time.Millisecond
+		n.paths[i].SRTT = time.Millisecond
 		for range 4 {
 			e.arrived(p, i)
 		}
 	}
 	n.chosen, p.flying = 0, 8*longestBurst
-	e.now++
+	e.Now++
 	for range longestBurst {
 		e.choose(p, -1)
 	}

@@ -13,8 +13,6 @@ import (
 // receiver, however many want to send (as the tokens of pHost, and the pulls of NDP and EQDS).
 
 const (
-	// senderAge is how long a peer counts as a sender after it sent.
-	senderAge = 50 * time.Millisecond
 	// turnShare is which part of the budget a turn is, and turnMost how many packets at most.
 	turnShare = 32
 	turnMost  = 16
@@ -29,11 +27,12 @@ const (
 	idleTurns = 3
 )
 
-// senders are the peers that send now, and those of them that wait for a turn.
+// queue is a list of peers by their networks' turn.next.
+type queue struct{ head, tail uint32 }
+
+// senders are those that wait for a turn.
 type senders struct {
-	list    []uint32
-	at      int
-	waiting queue         // by their networks' turn.next; valid if length > 0
+	waiting queue         // valid if length > 0
 	length  int           // of waiting
 	granted int           // packets of turns that have not come
 	took    time.Duration // from a grant until its first packet
@@ -61,56 +60,27 @@ type turn struct {
 	first   bool   // it had nothing left of a turn when it was granted this one
 }
 
-// enter counts a peer that sent a packet.
-func (e *Engine) enter(p *peer) {
-	if !p.sender {
-		p.sender = true
-		e.senders.list = append(e.senders.list, p.slot)
-	}
-}
-
 // leave removes a peer from the senders.
 func (e *Engine) leave(p *peer) {
 	e.endTurn(p)
-	if !p.sender {
-		return
-	}
-	for i, slot := range e.senders.list {
-		if slot == p.slot {
-			e.stops(i)
-			return
-		}
-	}
-}
-
-// stops takes the sender at a place off the list.
-func (e *Engine) stops(i int) {
-	s := &e.senders
-	e.peers[s.list[i]].sender = false
-	s.list[i] = s.list[len(s.list)-1]
-	s.list = s.list[:len(s.list)-1]
+	e.Leave(&p.Peer)
 }
 
 // turnSize returns how many packets a turn has at least.
 func (e *Engine) turnSize() int { return min(max(e.cfg.Budget/turnShare, 1), turnMost) }
 
 // crowded reports whether peers take turns: a share would be less than one turn.
-func (e *Engine) crowded() bool { return len(e.senders.list)*e.turnSize() > e.cfg.Budget }
+func (e *Engine) crowded() bool { return len(e.Senders)*e.turnSize() > e.cfg.Budget }
 
 // share returns how many packets a peer may have under way towards this endpoint.
 func (e *Engine) share(p *peer) uint16 {
-	s := &e.senders
-	for range min(2, len(s.list)) { // a look at two each time finds those that stopped
-		s.at = (s.at + 1) % len(s.list)
-		if q := e.peers[s.list[s.at]]; e.now-q.heard.At > senderAge && !q.takesTurns() {
-			e.stops(s.at)
-			if len(s.list) == 0 {
-				break
-			}
+	for range 2 {
+		if q := e.Stopped(); q != nil && !e.peers[q.Slot].takesTurns() {
+			e.Leave(q)
 		}
 	}
 	if !e.crowded() {
-		return uint16(min(e.cfg.Budget/max(1, len(s.list)), mostUnderWay))
+		return uint16(min(e.cfg.Budget/max(1, len(e.Senders)), mostUnderWay))
 	}
 	e.asksTurn(p) // others may have come since it sent
 	e.giveTurns()
@@ -133,7 +103,7 @@ func (e *Engine) sends(p *peer, f *rxFlow, k *wire.Packet) {
 	s, t := &e.senders, &e.network(p).turn
 	if t.since > 0 {
 		if t.first {
-			e.turnTook(e.now - t.since)
+			e.turnTook(e.Now - t.since)
 		}
 		t.since = 0
 	}
@@ -166,8 +136,8 @@ func (e *Engine) turnTook(d time.Duration) {
 	if s.least == 0 || d < s.least {
 		s.least = d
 	}
-	if s.took = min(s.took, d); e.now-s.tookAt >= e.cfg.PeerTimeout/tookShare {
-		s.took, s.least, s.tookAt = s.least, 0, e.now
+	if s.took = min(s.took, d); e.Now-s.tookAt >= e.cfg.PeerTimeout/tookShare {
+		s.took, s.least, s.tookAt = s.least, 0, e.Now
 	}
 }
 
@@ -198,12 +168,12 @@ func (e *Engine) queueTurn(p *peer, front bool) {
 	t.waits, t.next = true, none
 	switch {
 	case s.length == 0:
-		s.waiting = queue{p.slot, p.slot}
+		s.waiting = queue{p.Slot, p.Slot}
 	case front:
-		t.next, s.waiting.head = s.waiting.head, p.slot
+		t.next, s.waiting.head = s.waiting.head, p.Slot
 	default:
-		e.peers[s.waiting.tail].net.turn.next = p.slot
-		s.waiting.tail = p.slot
+		e.peers[s.waiting.tail].net.turn.next = p.Slot
+		s.waiting.tail = p.Slot
 	}
 	s.length++
 }
@@ -239,12 +209,12 @@ func (e *Engine) giveTurns() {
 		}
 		if crowded { // else it has a share
 			if t.since == 0 {
-				t.since, t.first = e.now, t.left == 0
+				t.since, t.first = e.Now, t.left == 0
 			}
 			t.left, t.size = t.left+uint16(size), uint16(size)
 			s.granted += size
-			t.expires = e.now + min(max(turnTimers*e.cfg.MinTimeout, turnTimes*s.took), e.cfg.PeerTimeout/4)
-			e.wake(p, t.expires)
+			t.expires = e.Now + min(max(turnTimers*e.cfg.MinTimeout, turnTimes*s.took), e.cfg.PeerTimeout/4)
+			e.Wake(&p.Peer, t.expires)
 		}
 		e.tellShare(p)
 	}
@@ -252,7 +222,7 @@ func (e *Engine) giveTurns() {
 
 // tellShare sends a peer its grant, in a response if there is a flow for one.
 func (e *Engine) tellShare(p *peer) {
-	e.enqueue(p)
+	e.Enqueue(&p.Peer)
 	for _, f := range &p.rx {
 		if f != nil {
 			f.now = true
@@ -272,7 +242,7 @@ func (e *Engine) grant(p *peer, k *wire.Packet) {
 // again. The grant may have been lost, or the packets: the peer has another turn.
 func (e *Engine) turnOver(p *peer) time.Duration {
 	t := &p.net.turn
-	if t.left > 0 && e.now >= t.expires {
+	if t.left > 0 && e.Now >= t.expires {
 		e.senders.granted -= int(t.left)
 		if t.short {
 			t.most = max(1, t.size-min(t.size, t.left))

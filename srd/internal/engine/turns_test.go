@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/srd/internal/session"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
@@ -13,7 +14,7 @@ import (
 func (e *Engine) checkTurns(t testing.TB) {
 	granted, waiting := 0, 0
 	for _, p := range e.peers {
-		if p.net == nil || p.state == vacant {
+		if p.net == nil || p.State == session.Vacant {
 			continue
 		}
 		granted += int(p.net.turn.left)
@@ -78,7 +79,7 @@ func underWay(n *node) int { return int(n.e.peers[0].flying) }
 func TestTurnsOfSenders(t *testing.T) {
 	const senders, budget = 100, 64 // turns are of two packets
 	w, _, _ := crowd(t, senders, budget, nil)
-	w.run(w.now + 2*senderAge)
+	w.run(w.now + 2*session.SenderAge)
 	for _, n := range w.nodes[1:] {
 		for range 4 {
 			w.model.post(n, 0, Reliable, 10*n.e.fragment)
@@ -118,7 +119,7 @@ func TestSenderWaits(t *testing.T) {
 	hub, a := w.nodes[0], w.nodes[1]
 	full(hub.e)
 	crowded := func(d time.Duration) { // the others send single packets
-		for end := w.now + d; w.now < end; w.run(w.now + min(senderAge/4, end-w.now)) {
+		for end := w.now + d; w.now < end; w.run(w.now + min(session.SenderAge/4, end-w.now)) {
 			for _, n := range w.nodes[2:] {
 				w.model.post(n, 0, Reliable, 64)
 				n.pump()
@@ -201,9 +202,9 @@ func TestTurnThatWasLostInPart(t *testing.T) {
 	stamp := uint32(0)
 	part := func(seq uint32, waits bool) {
 		if stamp == 0 {
-			stamp = a.e.stamp()
+			stamp = a.e.Stamp()
 		}
-		k := wire.Packet{Type: wire.Flow, Token: q.local, Line: q.theirs, Stamp: stamp + seq, Waits: waits, HasPart: true,
+		k := wire.Packet{Type: wire.Flow, Token: q.Local, Line: q.Theirs, Stamp: stamp + seq, Waits: waits, HasPart: true,
 			Part: wire.Part{Seq: 1000 + seq, Floor: 1000, Fragment: 10}}
 		b := make([]byte, wire.MaxHeaders)
 		hub.e.Receive(source(addrOf(1)), b[:k.Encode(b)])
@@ -220,7 +221,7 @@ func TestTurnThatWasLostInPart(t *testing.T) {
 	part(4, false)
 	require.False(t, q.net.turn.wants)
 
-	at := a.e.stamp() + 100
+	at := a.e.Stamp() + 100
 	for i, seq := range []uint32{6, 5} { // sent at once, and by two paths
 		stamp = at - seq
 		part(seq, seq == 5)
@@ -268,7 +269,7 @@ func TestTurnThatEndsAMessage(t *testing.T) {
 	order := func() (s []uint32) {
 		for n := e.senders.length; n > 0; n-- {
 			q := e.dequeueTurn()
-			s = append(s, q.slot)
+			s = append(s, q.Slot)
 			e.queueTurn(q, false)
 		}
 		return s
@@ -285,7 +286,7 @@ func TestTurnThatEndsAMessage(t *testing.T) {
 	wants(p[0], 1, 1)
 	wants(p[3], 1, 1)
 	require.Equal(t, []uint32{3, 0, 1, 2}, order())
-	e.forget(p[1])
+	e.Forget(&p[1].Peer)
 	e.checkTurns(t)
 	require.Equal(t, []uint32{3, 0, 2}, order())
 }
@@ -305,11 +306,11 @@ func TestTurnThatIsNotUsed(t *testing.T) {
 	for i := range 2 * idleTurns {
 		require.Equal(t, []bool{i%2 == 0, i%2 == 1}, turns())
 		for _, x := range []*peer{p, q} {
-			require.True(t, x.net.turn.left == 0 || x.wakeAt <= x.net.turn.expires)
-			e.unwake(x)
+			require.True(t, x.net.turn.left == 0 || x.WakeAt <= x.net.turn.expires)
+			x.WakeAt = never
 		}
 		e.checkTurns(t)
-		e.now = max(p.net.turn.expires, q.net.turn.expires)
+		e.Now = max(p.net.turn.expires, q.net.turn.expires)
 		e.turnOver(p)
 		if i%2 == 1 {
 			e.turnOver(q)
@@ -387,12 +388,12 @@ func TestWaitingIsNoRest(t *testing.T) {
 	require.EqualValues(t, 32, e.share(p))
 	require.Zero(t, e.share(q))
 	require.True(t, q.net.turn.waits)
-	e.now += restAge
+	e.Now += restAge
 	for range 100 {
 		e.share(p)
 	}
-	require.True(t, p.sender && q.sender)
-	require.Len(t, e.senders.list, 2)
+	require.True(t, p.Sender && q.Sender)
+	require.Len(t, e.Senders, 2)
 	e.rest(p)
 	e.rest(q)
 	require.NotNil(t, p.net)
@@ -401,12 +402,12 @@ func TestWaitingIsNoRest(t *testing.T) {
 	require.True(t, q.net.turn.waits)
 	for range 10 { // it sends nothing that could name a path
 		e.owes(q, 1)
-		e.now += e.cfg.MinTimeout
+		e.Now += e.cfg.MinTimeout
 	}
 	require.False(t, q.net.paths[1].suspect)
-	e.forget(p)
+	e.Forget(&p.Peer)
 	e.checkTurns(t)
-	e.forget(q)
+	e.Forget(&q.Peer)
 	e.checkTurns(t)
 }
 
@@ -425,8 +426,8 @@ func TestTimeOfTurns(t *testing.T) {
 		e.senders.granted = 0
 		e.asksTurn(p)
 		e.giveTurns()
-		d := p.net.turn.expires - e.now
-		e.now += took
+		d := p.net.turn.expires - e.Now
+		e.Now += took
 		k := wire.Packet{HasPart: true, Waits: true, Stamp: 7, Part: wire.Part{Fragment: 10}}
 		e.sends(p, p.rx[Reliable], &k)
 		return d
@@ -461,17 +462,17 @@ func TestTimeOfTurnsThatGoOn(t *testing.T) {
 	w.run(w.now + time.Millisecond)
 	p := e.peers[0]
 	e.senders.granted = 0
-	e.senders.took, e.senders.tookAt = 20*time.Millisecond, e.now
+	e.senders.took, e.senders.tookAt = 20*time.Millisecond, e.Now
 	p.net.turn = turn{wants: true}
 	sends := func() {
 		e.sends(p, p.rx[Reliable], &wire.Packet{HasPart: true, Waits: true, Stamp: 7, Part: wire.Part{Fragment: 10}})
 	}
 	e.asksTurn(p)
 	e.giveTurns()
-	e.now += 30 * time.Millisecond
+	e.Now += 30 * time.Millisecond
 	sends()
 	was := p.net.turn.left
-	for ; p.net.turn.left <= was; e.now += 10 * time.Microsecond {
+	for ; p.net.turn.left <= was; e.Now += 10 * time.Microsecond {
 		was = p.net.turn.left
 		sends()
 	}
@@ -499,11 +500,11 @@ func TestSendersThatLie(t *testing.T) {
 			if p.net != nil && p.net.turn.left > 0 {
 				at = p.net.turn.expires
 			}
-			if hub.e.Advance(hub.raw()); at-hub.e.now < 200*time.Microsecond {
-				k := wire.Packet{Type: wire.Flow, Token: p.local, Line: p.theirs, Stamp: hub.e.stamp(), Waits: true, HasPart: true,
+			if hub.e.Advance(hub.raw()); at-hub.e.Now < 200*time.Microsecond {
+				k := wire.Packet{Type: wire.Flow, Token: p.Local, Line: p.Theirs, Stamp: hub.e.Stamp(), Waits: true, HasPart: true,
 					Part: wire.Part{Cancel: true, Seq: 1000, Floor: 1000, Total: 5, Fragment: 10}}
 				var b [wire.MaxHeaders]byte
-				hub.e.Receive(source(p.addr), b[:k.Encode(b[:])])
+				hub.e.Receive(source(p.Addr), b[:k.Encode(b[:])])
 				hub.pump()
 			}
 			w.after(100*time.Microsecond, lie)
@@ -539,7 +540,7 @@ func TestShorterTurns(t *testing.T) {
 		}
 	}
 	expires := func() {
-		e.now = turn.expires
+		e.Now = turn.expires
 		e.turnOver(p)
 	}
 	require.EqualValues(t, 8, turn.left)
@@ -668,10 +669,10 @@ func TestAsksSpread(t *testing.T) {
 	const base = 100 * time.Millisecond
 	var sum, least, most time.Duration = 0, base, 0
 	for range 1000 {
-		e.unwake(p)
+		p.WakeAt = never
 		e.askIn(p, base)
-		require.Equal(t, p.net.asking.at, p.wakeAt)
-		d := p.net.asking.at - e.now
+		require.Equal(t, p.net.asking.at, p.WakeAt)
+		d := p.net.asking.at - e.Now
 		sum, least, most = sum+d, min(least, d), max(most, d)
 	}
 	require.InDelta(t, float64(base), float64(sum/1000), float64(base)/20)

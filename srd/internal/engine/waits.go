@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goverbs/goverbs/srd/internal/session"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
@@ -24,7 +25,7 @@ type Waits []*Wait
 const (
 	// AskAgain is how long a sender waits at most before it sends packets of a message again
 	// that waits for memory: its receiver calls for them when there is some.
-	AskAgain = DefaultPeerTimeout / 32
+	AskAgain = session.DefaultPeerTimeout / 32
 	waitAge  = 4 * AskAgain // without a packet, after which a sender is passed over
 )
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/srd/internal/session"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
@@ -114,7 +115,7 @@ func TestMemoryInTurn(t *testing.T) {
 		for seed := range uint64(seeds) {
 			const held = time.Millisecond
 			size := []int{20_000, 800}[seed/2%2]
-			cfg := Config{Paths: 2, Key: &wire.Key{1, seed}}
+			cfg := Config{Config: session.Config{Key: &wire.Key{1, seed}}, Paths: 2}
 			w := newWorld(t, seed, senders+1, cfg)
 			hub := w.nodes[0]
 			hub.rooms, hub.soon = size, true

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/srd/internal/engine"
+	"github.com/goverbs/goverbs/srd/internal/session"
 )
 
 // A sender that comes later has what the other one may not use any more of the budget: there is a
@@ -16,7 +17,7 @@ func TestCreditIsGivenOnce(t *testing.T) {
 		w := newWorld(t, seed, 3, simple())
 		first, later, b := w.nodes[0], w.nodes[1], w.nodes[2]
 		w.send(later, 2, engine.Reliable, 20)
-		w.Run(w.Now + 2*senderAge)
+		w.Run(w.Now + 2*session.SenderAge)
 		for range 20 {
 			w.send(first, 2, engine.Reliable, 20_000)
 		}
@@ -46,7 +47,7 @@ func TestCreditEndsWithAPause(t *testing.T) {
 	w.send(w.nodes[0], 1, engine.Reliable, 20_000)
 	w.Run(w.Now + 5*time.Millisecond)
 	require.Greater(t, int(p.grant), w.cfg.First)
-	w.Run(w.Now + senderAge)
+	w.Run(w.Now + session.SenderAge)
 	w.send(w.nodes[0], 1, engine.Reliable, 20_000)
 	require.LessOrEqual(t, p.underWay(), w.nodes[0].m.cfg.First)
 	w.Run(w.Now + time.Second)
@@ -63,7 +64,7 @@ func TestCreditThatIsNotUsed(t *testing.T) {
 	}
 	w.Run(w.Now + 20*time.Millisecond)
 	require.Greater(t, int(w.of(0, 2).grant), budget/2)
-	for range 2 * senderAge / (10 * time.Millisecond) {
+	for range 2 * session.SenderAge / (10 * time.Millisecond) {
 		w.send(slow, 2, engine.Reliable, 20)
 		w.send(fast, 2, engine.Reliable, 20)
 		w.Run(w.Now + 10*time.Millisecond)

@@ -2,6 +2,7 @@ package offload
 
 import (
 	"github.com/goverbs/goverbs/srd/internal/engine"
+	"github.com/goverbs/goverbs/srd/internal/session"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
@@ -25,14 +26,14 @@ func (m *Machine) Completed(slot int, o Outcome) {
 	p := m.peers[c.peer]
 	if o == Landed {
 		p.tries, p.held = 0, p.held && !c.welcome
-		m.enqueue(p)
+		m.Enqueue(&p.Peer)
 		return
 	}
 	m.Stats.Timeouts++
 	if p.retryAt == 0 { // failures of one round count once
 		p.tries = min(p.tries+1, 200)
-		p.retryAt = m.now + m.cfg.RetryDelay<<min(p.tries-1, 6)
-		m.wake(p, p.retryAt)
+		p.retryAt = m.Now + m.cfg.RetryDelay<<min(p.tries-1, 6)
+		m.Wake(&p.Peer, p.retryAt)
 	}
 	if c.part || c.cancel {
 		p.posted--
@@ -54,7 +55,7 @@ func (m *Machine) Completed(slot int, o Outcome) {
 
 // owe has the Welcome, credit or response of a packet that did not arrive sent again.
 func (m *Machine) owe(p *peer, c *packet) {
-	p.welcome = p.welcome || c.welcome
+	p.Welcome = p.Welcome || c.welcome
 	if c.credit {
 		p.told--
 		p.answer = true
@@ -87,7 +88,7 @@ func (m *Machine) resend(p *peer) {
 		}
 		m.holdBack(f, nil)
 	}
-	m.enqueue(p)
+	m.Enqueue(&p.Peer)
 }
 
 // missed handles a message when a packet of it did not arrive, or may not have arrived.
@@ -130,8 +131,8 @@ func (m *Machine) fail(p *peer, all bool) {
 			m.finish(i, engine.Unresponsive)
 		}
 	}
-	if all && p.state == greeting {
-		p.state = known
+	if all && p.State == session.Greeting {
+		p.State = session.Known
 	}
 }
 

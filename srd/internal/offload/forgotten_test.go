@@ -14,8 +14,8 @@ import (
 func (n *node) forgets() {
 	n.m.Advance(n.raw())
 	p := n.m.peers[0]
-	require.True(n.w.t, !p.unsettled() && n.m.now-p.heard.At > n.m.cfg.EvictAge)
-	n.m.forget(p)
+	require.True(n.w.t, !p.unsettled() && n.m.Now-p.Heard.At > n.m.cfg.EvictAge)
+	n.m.Forget(&p.Peer)
 }
 
 // A message that came before its receiver forgot the sender does not come again: whether the

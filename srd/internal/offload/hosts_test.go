@@ -21,17 +21,17 @@ func TestOneHostDoesNotFillThePeers(t *testing.T) {
 		n.m.Advance(n.raw())
 		from := wire.Addr{GID: addrOf(500).GID, QPN: uint32(i), QKey: 77}
 		hello := wire.Packet{Type: wire.Hello, Greeting: wire.Greeting{From: from, Epoch: 5, Token: 6, Stamp: 7, Limits: anyLimits}}
-		hello.Greeting.Cookie = n.m.hosts.Cookie(&hello.Greeting, n.m.now)
+		hello.Greeting.Cookie = n.m.Cookie(&hello.Greeting)
 		var b [wire.MaxHeaders]byte
 		n.m.Receive(from.QPN, b[:hello.Encode(b[:])])
 	}
 	for i := range cfg.MaxPeers {
 		greet(i)
 	}
-	require.Equal(t, n.m.hosts.Share(), n.m.hosts.Len())
-	n.m.now += 2 * n.m.cfg.EvictAge
+	require.Equal(t, n.m.HostShare(), n.m.Known())
+	n.m.Now += 2 * n.m.cfg.EvictAge
 	forgotten := n.m.Stats.Forgotten
 	greet(cfg.MaxPeers)
 	require.Equal(t, forgotten+1, n.m.Stats.Forgotten)
-	require.Equal(t, n.m.hosts.Share(), n.m.hosts.Len())
+	require.Equal(t, n.m.HostShare(), n.m.Known())
 }

@@ -2,11 +2,9 @@ package offload
 
 import (
 	"github.com/goverbs/goverbs/srd/internal/engine"
+	"github.com/goverbs/goverbs/srd/internal/session"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
-
-// turnLength is how many packets a peer sends before others get their turn.
-const turnLength = 8
 
 // Next makes the packet to be sent next, in a slot that is free, and returns false if
 // there is none. b has room for wire.MaxHeaders. The message's bytes are read before the
@@ -14,29 +12,25 @@ const turnLength = 8
 func (m *Machine) Next(slot int, b []byte, o *engine.Out) bool {
 	m.offer()
 	k, c := &m.out, &m.packets[slot]
-	if !m.strangers.Empty() {
-		*o = m.strangers.Next(m.stamp(), b)
-		*c = packet{}
-		m.Stats.Sent++
+	if m.Replies() {
+		to, n := m.NextReply(b)
+		*o, *c = engine.Out{To: to, Headers: n, Stranger: true}, packet{}
 		return true
 	}
-	for m.ready.head != none {
-		p := m.peers[m.ready.head]
-		*o = engine.Out{To: p.addr}
-		*c = packet{peer: p.slot, life: p.life, message: none}
+	for s := m.Ready(); s != nil; s = m.Ready() {
+		p := m.peers[s.Slot]
+		*o = engine.Out{To: p.Addr}
+		*c = packet{peer: p.Slot, life: p.life, message: none}
 		k.HasPart, k.HasResponse, k.HasCredit, k.RespondNow = false, false, false, false
-		k.Token, k.Line, k.Stamp = p.remote, p.ours, m.stamp()
+		k.Token, k.Line, k.Stamp = p.Remote, p.Ours, m.Stamp()
 		if !m.make(p, k, o, c) {
 			*c = packet{}
-			m.dequeue()
+			m.Dequeue()
 			continue
 		}
 		o.Headers = k.Encode(b)
 		m.Stats.Sent++
-		if p.burst++; p.burst >= turnLength {
-			m.dequeue()
-			m.enqueue(p)
-		}
+		m.Turn(s, false)
 		return true
 	}
 	return false
@@ -47,27 +41,28 @@ func (m *Machine) make(p *peer, k *wire.Packet, o *engine.Out, c *packet) bool {
 	if p.retryAt != 0 {
 		return false
 	}
-	if p.state == greeting && m.now >= p.helloAt {
-		if p.unsettled() || p.wanted {
-			p.wanted = false
-			m.makeHello(p, k, o)
-			c.hello = true
+	if p.State == session.Greeting && m.Now >= p.HelloAt {
+		if p.unsettled() || p.Wanted {
+			p.Wanted = false
+			m.Hello(&p.Peer, k)
+			m.GreetAgain(&p.Peer, m.helloTimeout(p))
+			o.Seal = m.cfg.Key != nil
 			return true
 		}
-		p.state = known // no message waits for it any more
-		if p.remote != 0 {
-			m.establish(p)
+		p.State = session.Known // no message waits for it any more
+		if p.Remote != 0 {
+			m.Establish(&p.Peer)
 		}
 	}
 	switch {
-	case p.remote == 0:
+	case p.Remote == 0:
 		return false
-	case p.welcome:
-		p.welcome, c.welcome = false, true
-		k.Type, k.Welcome = wire.Welcome, wire.Granted{Epoch: p.mine, Token: p.local, Hello: p.epoch, Limits: m.limits()}
+	case p.Welcome:
+		c.welcome = true
+		m.Grant(&p.Peer, k)
 	case p.held:
 		return false
-	case p.state == established && !(p.alone && p.answer && p.due() != nil) && m.makePart(p, k, o, c):
+	case p.State == session.Established && !(p.alone && p.answer && p.due() != nil) && m.makePart(p, k, o, c):
 		k.Type = wire.Flow
 		m.attach(p, k, c, o.Length)
 	case p.answer && (p.told != p.arrived || p.due() != nil):
@@ -79,23 +74,6 @@ func (m *Machine) make(p *peer, k *wire.Packet, o *engine.Out, c *packet) bool {
 		return false
 	}
 	return true
-}
-
-// makeHello asks for a session.
-func (m *Machine) makeHello(p *peer, k *wire.Packet, o *engine.Out) {
-	k.Type, k.Token = wire.Hello, 0
-	k.Greeting = wire.Greeting{From: m.cfg.Addr, Epoch: p.mine, Token: p.local, Stamp: p.own, Limits: m.limits(), Cookie: p.cookie}
-	o.Seal = m.cfg.Key != nil
-	p.helloAt = m.now + m.helloTimeout(p)
-	p.hellos = min(p.hellos+1, 200)
-	m.wake(p, p.helloAt)
-}
-
-// Seal completes a Hello.
-func (m *Machine) Seal(o *engine.Out, headers []byte) {
-	if o.Seal {
-		wire.SetMAC(headers, wire.Seal(*m.cfg.Key, &o.To, headers[:o.Headers], nil))
-	}
 }
 
 // makePart adds the next packet of a flow: one that is sent again before new ones, and
@@ -173,7 +151,7 @@ func (m *Machine) makeNew(f *txFlow, k *wire.Packet, c *packet) bool {
 	}
 	m.put(g, g.sent, k, c)
 	if g.sent++; g.sent == g.count {
-		g.sentAt = m.now
+		g.sentAt = m.Now
 		f.head = g.next
 		if f.head == none {
 			f.tail = none

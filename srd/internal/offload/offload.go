@@ -19,11 +19,11 @@
 package offload
 
 import (
-	"math/rand/v2"
+	"cmp"
 	"time"
 
 	"github.com/goverbs/goverbs/srd/internal/engine"
-	"github.com/goverbs/goverbs/srd/internal/hosts"
+	"github.com/goverbs/goverbs/srd/internal/session"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
@@ -40,80 +40,39 @@ const (
 
 // Config of a machine. Zero values of durations stand for defaults.
 type Config struct {
-	Addr  wire.Addr
-	Host  engine.Host
-	Wall  uint64        // wall clock in nanoseconds, now; also the epoch
-	Raw   time.Duration // now, by the clock of Advance
-	Seed  [32]byte
-	Key   *wire.Key // of the deployment: peers that have it need no cookie
-	MTU   int       // bytes of a packet, headers included
-	Slots int       // packets that the driver may have under way
-
-	MaxPeers    int
-	MaxMessage  int           // bytes of the longest message that is received
-	Budget      int           // packets that all peers may have under way towards this one
-	First       int           // packets before the first grant
-	RetryDelay  time.Duration // before what the peer had no buffer for is sent again; it doubles
-	AckDelay    time.Duration // how long a response waits for others
-	PeerTimeout time.Duration // without progress, after which a peer is unresponsive
-	EvictAge    time.Duration // how long a silent peer is remembered at least
+	session.Config
+	Host       engine.Host
+	Slots      int           // packets that the driver may have under way
+	RetryDelay time.Duration // before what the peer had no buffer for is sent again; it doubles
 }
 
 func (c *Config) defaults() {
-	set := func(d *time.Duration, v time.Duration) {
-		if *d == 0 {
-			*d = v
-		}
-	}
-	number := func(n *int, v int) {
-		if *n == 0 {
-			*n = v
-		}
-	}
-	set(&c.RetryDelay, time.Millisecond)
-	set(&c.AckDelay, engine.DefaultAckDelay)
-	set(&c.PeerTimeout, engine.DefaultPeerTimeout)
-	set(&c.EvictAge, 4*c.PeerTimeout)
-	number(&c.MTU, 4096)
-	number(&c.Slots, 256)
-	number(&c.MaxPeers, 1<<16)
-	number(&c.MaxMessage, 1<<20)
-	number(&c.Budget, 384)
-	number(&c.First, 4)
+	c.SetDefaults()
+	c.Slots = cmp.Or(c.Slots, 256)
+	c.Budget = cmp.Or(c.Budget, 384)
+	c.RetryDelay = cmp.Or(c.RetryDelay, time.Millisecond)
 }
 
 // Machine is one endpoint.
 type Machine struct {
-	cfg  Config
-	rng  *rand.Rand
-	now  time.Duration // advances with raw, but does not jump
-	raw  time.Duration
-	wait time.Duration // until when the last call of Wait let the driver sleep
+	session.Sessions
+	cfg Config
 
 	fragment int
-	peers    []*peer
-	hosts    *hosts.Table
-	lastOwn  uint64 // stamp of one's own last greeting
-	lives    uint32 // of sessions
-
-	timers    timers
-	ready     queue // peers that may have something to send
-	strangers engine.Strangers
-	senders   []uint32 // peers that send now, among which receive memory is divided
-	look      int      // at the senders
-	coming    int      // packets that may come of all of them
+	peers    []*peer // by slot
+	lives    uint32  // of sessions
+	coming   int     // packets that may come of all senders
 
 	messages   []message
 	unused     uint32   // the first free message
 	packets    []packet // by slot
 	windows    []*txWindow
-	assemblies *assembly // that are not in use
+	assemblies engine.Assemblies
 	waiting    engine.Waits
 
 	packet  wire.Packet // being decoded
 	out     wire.Packet // being made
-	Stats   engine.Stats
-	mislaid uint64 // messages that were not where the device said, perhaps
+	mislaid uint64      // messages that were not where the device said, perhaps
 
 	result   engine.Result // handed to the host; here, since it would escape elsewhere
 	delivery engine.Delivery
@@ -128,13 +87,12 @@ type packet struct {
 	service    uint8
 	part       bool
 	cancel     bool
-	hello      bool
 	welcome    bool
 	credit     bool
 	answers    uint8 // service of the response, and 1; or 0
 }
 
-const never = time.Duration(1 << 62)
+const never = session.Never
 
 // none is no index.
 const none = ^uint32(0)
@@ -142,62 +100,19 @@ const none = ^uint32(0)
 // New returns a machine.
 func New(cfg Config) *Machine {
 	cfg.defaults()
-	m := &Machine{cfg: cfg, rng: rand.New(rand.NewChaCha8(cfg.Seed)), unused: none}
-	m.hosts = hosts.New(hosts.Config{Secret: wire.Key{m.rng.Uint64(), m.rng.Uint64()}, Trusted: cfg.Key != nil, MaxPeers: cfg.MaxPeers, EvictAge: cfg.EvictAge, Born: cfg.Wall,
-		Idle: m.forgettable, Forget: func(slot uint32) { m.forget(m.peers[slot]) }})
-	m.fragment = min(cfg.MTU-wire.Overhead, 1<<16-1)
-	m.ready = queue{none, none}
-	m.raw = cfg.Raw
-	m.strangers.Begin()
-	m.packets = make([]packet, cfg.Slots)
+	m := &Machine{cfg: cfg, unused: none, fragment: min(cfg.MTU-wire.Overhead, 1<<16-1), packets: make([]packet, cfg.Slots)}
+	m.Init(cfg.Config, session.Hooks{Make: m.makePeer, Unsettled: m.peerUnsettled, Tick: m.tick, End: m.end, Begin: m.begin, Establish: m.establish, Forget: m.forget})
 	return m
 }
 
 // Fragment returns how many bytes of a message a packet has.
 func (m *Machine) Fragment() int { return m.fragment }
 
-// Count returns the counters so far.
-func (m *Machine) Count() *engine.Stats { return &m.Stats }
-
-// Advance sets the time, by a clock that may stop, jump and go back: the machine's own time
-// advances by at most the time that Wait let the driver sleep, and a little more. It is called
-// before the events of that time are handed in.
-func (m *Machine) Advance(raw time.Duration) {
-	passed := raw - m.raw
-	m.raw = raw
-	if passed > 0 {
-		// A machine that stood still has heard no peer: that does not show that peers are silent.
-		m.now += min(passed, max(m.wait-m.now, 0)+m.cfg.PeerTimeout/16)
-	}
-	for len(m.timers) > 0 && m.timers[0].wakeAt <= m.now {
-		m.tick(m.timers[0])
-	}
-}
-
-// Wait returns how long there is nothing to do, unless something arrives.
-func (m *Machine) Wait() time.Duration {
-	if m.ready.head != none || !m.strangers.Empty() {
-		m.wait = m.now
-		return 0
-	}
-	m.wait = never
-	if len(m.timers) > 0 {
-		m.wait = m.timers[0].wakeAt
-	}
-	return max(0, m.wait-m.now)
-}
-
 // Peers calls f for each peer. f must not keep its argument.
 func (m *Machine) Peers(f func(*engine.PeerStats)) {
 	for _, p := range m.peers {
-		if p.state != vacant {
-			f(&engine.PeerStats{Addr: p.addr, Established: p.state == established, UnderWay: p.underWay(), Grant: int(p.grant)})
+		if p.State != session.Vacant {
+			f(&engine.PeerStats{Addr: p.Addr, Established: p.State == session.Established, UnderWay: p.underWay(), Grant: int(p.grant)})
 		}
 	}
 }
-
-// stamp returns the time in packets, in microseconds.
-func (m *Machine) stamp() uint32 { return uint32(m.now / time.Microsecond) }
-
-// wall returns the wall clock in nanoseconds, as far as it is known.
-func (m *Machine) wall() uint64 { return m.cfg.Wall + uint64(max(0, m.raw-m.cfg.Raw)) }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/srd/internal/engine"
+	"github.com/goverbs/goverbs/srd/internal/session"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
@@ -30,7 +31,7 @@ func (w *world) of(a, b int) *peer {
 // packet encodes one from a node to another, by their session.
 func (w *world) packet(from, to int, k wire.Packet, body []byte) []byte {
 	p := w.of(from, to)
-	k.Token, k.Line = p.remote, p.ours
+	k.Token, k.Line = p.Remote, p.Ours
 	if k.Type == 0 {
 		k.Type = wire.Flow
 	}
@@ -297,7 +298,7 @@ func TestGreetedBackInTime(t *testing.T) {
 	a, b := w.nodes[0], w.nodes[1]
 	w.crash(b, uint64(time.Hour))
 	w.send(a, 1, engine.Reliable, 20)
-	for len(b.m.peers) == 0 || b.m.peers[0].state != established {
+	for len(b.m.peers) == 0 || b.m.peers[0].State != session.Established {
 		w.Run(w.Now + 10*time.Microsecond)
 	}
 	l := w.send(b, 0, engine.Reliable, 20)
@@ -366,8 +367,8 @@ func TestEarlierIncarnation(t *testing.T) {
 		w.Run(w.Now + time.Second)
 		p := w.of(0, 1)
 		late := w.packet(1, 0, wire.Packet{HasPart: true, Part: wire.Part{Seq: 1, Floor: 1, Total: 20, Fragment: 100}}, make([]byte, 20))
-		hello := wire.Packet{Type: wire.Hello, Greeting: wire.Greeting{From: addrOf(1), Epoch: p.epoch, Token: p.remote, Stamp: p.stamp, Limits: anyLimits}}
-		hello.Greeting.Cookie = a.m.hosts.Cookie(&hello.Greeting, a.m.now)
+		hello := wire.Packet{Type: wire.Hello, Greeting: wire.Greeting{From: addrOf(1), Epoch: p.Epoch, Token: p.Remote, Stamp: p.Stamp, Limits: anyLimits}}
+		hello.Greeting.Cookie = a.m.Cookie(&hello.Greeting)
 		greeting := make([]byte, wire.MaxHeaders)
 		greeting = greeting[:hello.Encode(greeting)]
 		if key != nil {
@@ -377,12 +378,12 @@ func TestEarlierIncarnation(t *testing.T) {
 		w.crash(b, 0)
 		w.send(b, 0, engine.Reliable, 20)
 		w.Run(w.Now + time.Second)
-		epoch, before := p.epoch, a.m.Stats
+		epoch, before := p.Epoch, a.m.Stats
 		a.m.Receive(addrOf(1).QPN, late)
 		a.m.Receive(addrOf(1).QPN, greeting)
 		require.Equal(t, before.Delivered, a.m.Stats.Delivered)
 		require.Equal(t, before.OldEpoch+2, a.m.Stats.OldEpoch)
-		require.Equal(t, epoch, p.epoch)
+		require.Equal(t, epoch, p.Epoch)
 		l := w.send(b, 0, engine.Reliable, 20)
 		w.Run(w.Now + time.Second)
 		require.Equal(t, engine.Delivered, l.status)
@@ -419,7 +420,7 @@ func TestStrangers(t *testing.T) {
 			from := addrOf(i + 10)
 			hello := wire.Packet{Type: wire.Hello, Greeting: wire.Greeting{From: from, Epoch: 5, Token: 6, Stamp: uint64(i), Cookie: uint64(i), Limits: anyLimits}}
 			n.m.Receive(from.QPN, b[:hello.Encode(b[:])])
-			hello.Greeting.Stamp = n.m.wall() + 1000 // with a key, a guess of its code
+			hello.Greeting.Stamp = n.m.Wall() + 1000 // with a key, a guess of its code
 			hello.Greeting.MAC = uint64(i)
 			n.m.Receive(from.QPN, b[:hello.Encode(b[:])])
 			junk := wire.Packet{Type: wire.Flow, Token: uint64(i), HasPart: true, Part: wire.Part{Fragment: 1}}
@@ -431,7 +432,7 @@ func TestStrangers(t *testing.T) {
 			}
 		}
 		require.Empty(t, n.m.peers)
-		require.LessOrEqual(t, answers, engine.StrangerBurst)
+		require.LessOrEqual(t, answers, session.StrangerBurst)
 	}
 }
 
@@ -551,9 +552,9 @@ func TestHostilePeer(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		h := new(counter)
-		m := New(Config{Addr: addrOf(0), Host: h, Wall: 5, Slots: 16, MTU: 400, MaxMessage: 5000})
+		m := New(Config{Config: session.Config{Addr: addrOf(0), Wall: 5, MTU: 400, MaxMessage: 5000}, Host: h, Slots: 16})
 		p := m.find(addrOf(1))
-		m.renew(p, 9, 9, anyLimits)
+		m.Renew(&p.Peer, 9, 9, anyLimits)
 		raw := time.Duration(0)
 		sent := 0
 		var b [wire.MaxHeaders]byte
@@ -570,7 +571,7 @@ func TestHostilePeer(t *testing.T) {
 					m.Cancel(handle)
 				}
 			}
-			k := wire.Packet{Type: wire.Flow, Token: p.local, Line: p.theirs, RespondNow: r.IntN(2) == 0}
+			k := wire.Packet{Type: wire.Flow, Token: p.Local, Line: p.Theirs, RespondNow: r.IntN(2) == 0}
 			number := func(near uint32) uint32 { return near + r.Uint32N(20) - 10 }
 			service := uint8(r.IntN(wire.Services))
 			var una, nxt, base uint32
@@ -595,16 +596,16 @@ func TestHostilePeer(t *testing.T) {
 			}
 			switch r.IntN(50) {
 			case 0:
-				k = wire.Packet{Type: wire.Challenge, Token: p.local, Challenge: wire.Challenged{Cookie: 7, Known: uint64(r.IntN(20))}}
+				k = wire.Packet{Type: wire.Challenge, Token: p.Local, Challenge: wire.Challenged{Cookie: 7, Known: uint64(r.IntN(20))}}
 			case 1:
-				k = wire.Packet{Type: wire.Welcome, Token: p.local, Welcome: wire.Granted{Epoch: uint64(1 + r.IntN(20)), Token: uint64(1 + r.IntN(3)), Hello: p.mine, Limits: anyLimits}}
+				k = wire.Packet{Type: wire.Welcome, Token: p.Local, Welcome: wire.Granted{Epoch: uint64(1 + r.IntN(20)), Token: uint64(1 + r.IntN(3)), Hello: p.Mine, Limits: anyLimits}}
 			}
 			n := k.Encode(b[:])
 			packet := append(append([]byte(nil), b[:n]...), make([]byte, k.Part.Length())...)
 			if !k.HasPart {
 				packet = packet[:n]
 			}
-			m.Receive(p.addr.QPN, packet)
+			m.Receive(p.Addr.QPN, packet)
 			for slot := range 16 {
 				var o engine.Out
 				if busy[slot] && r.IntN(3) == 0 {
@@ -635,12 +636,12 @@ func TestHostilePeer(t *testing.T) {
 // TestLongResponseGoesAlone: one that has no room beside a full part does not wait until
 // there are no more of them.
 func TestLongResponseGoesAlone(t *testing.T) {
-	m := New(Config{Addr: addrOf(0), Host: new(counter), Wall: 5, MTU: 400, Slots: 64})
+	m := New(Config{Config: session.Config{Addr: addrOf(0), Wall: 5, MTU: 400}, Host: new(counter), Slots: 64})
 	p := m.find(addrOf(1))
-	m.renew(p, 9, 9, anyLimits)
-	p.welcome, p.grant = false, 64
+	m.Renew(&p.Peer, 9, 9, anyLimits)
+	p.Welcome, p.grant = false, 64
 	b := make([]byte, wire.MaxHeaders)
-	k := wire.Packet{Type: wire.Flow, Token: p.local, Line: p.theirs, RespondNow: true, HasPart: true, Part: wire.Part{Seq: 330, Fragment: 100}}
+	k := wire.Packet{Type: wire.Flow, Token: p.Local, Line: p.Theirs, RespondNow: true, HasPart: true, Part: wire.Part{Seq: 330, Fragment: 100}}
 	m.Receive(addrOf(1).QPN, b[:k.Encode(b)])
 	for range 40 {
 		_, err := m.Send(addrOf(1), engine.Message{Len: m.fragment})
@@ -663,7 +664,7 @@ func TestLongResponseGoesAlone(t *testing.T) {
 	require.Equal(t, 40, parts)
 
 	// The next one is short, and goes with a part.
-	k = wire.Packet{Type: wire.Flow, Token: p.local, Line: p.theirs, RespondNow: true, HasPart: true, Part: wire.Part{Seq: 331, Floor: 331, Fragment: 100}}
+	k = wire.Packet{Type: wire.Flow, Token: p.Local, Line: p.Theirs, RespondNow: true, HasPart: true, Part: wire.Part{Seq: 331, Floor: 331, Fragment: 100}}
 	m.Receive(addrOf(1).QPN, b[:k.Encode(b)])
 	_, err := m.Send(addrOf(1), engine.Message{Len: m.fragment})
 	require.NoError(t, err)
@@ -675,9 +676,9 @@ func TestLongResponseGoesAlone(t *testing.T) {
 
 // Nothing is allocated for a message once there is memory for all of them.
 func TestAllocations(t *testing.T) {
-	m := New(Config{Addr: addrOf(0), Host: new(counter), Wall: 5})
+	m := New(Config{Config: session.Config{Addr: addrOf(0), Wall: 5}, Host: new(counter)})
 	p := m.find(addrOf(1))
-	m.renew(p, 9, 9, anyLimits)
+	m.Renew(&p.Peer, 9, 9, anyLimits)
 	var b [wire.MaxHeaders]byte
 	var o engine.Out
 	require.Zero(t, testing.AllocsPerRun(100, func() {

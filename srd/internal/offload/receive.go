@@ -17,21 +17,8 @@ type rxFlow struct {
 	base, floor uint32
 	seen        wire.Mask // from base on
 	refused     wire.Mask // from floor on: kept until the sender knows; what is not seen has to come again
-	assemblies  *assembly
+	assemblies  *engine.Assembly
 	wait        *engine.Wait // for memory
-}
-
-// assembly is a message that has not come completely, or one that waits for the messages
-// before it.
-type assembly struct {
-	next       *assembly
-	seq        uint32
-	count, got uint32
-	total      uint32
-	bytes      []byte
-	has        []uint64 // the packets that came
-	fragment   uint16
-	now        bool // its sender waits
 }
 
 // onPart handles a packet of a message.
@@ -49,10 +36,10 @@ func (m *Machine) onPart(p *peer, k *wire.Packet) {
 	}
 	m.take(p, t, k)
 	if p.answer {
-		m.enqueue(p)
+		m.Enqueue(&p.Peer)
 	} else if p.answerAt == 0 {
-		p.answerAt = m.now + m.cfg.AckDelay
-		m.wake(p, p.answerAt)
+		p.answerAt = m.Now + m.cfg.AckDelay
+		m.Wake(&p.Peer, p.answerAt)
 	}
 }
 
@@ -115,11 +102,11 @@ func (m *Machine) advanceBase(p *peer, f *rxFlow) {
 		if f.service != engine.Ordered {
 			return
 		}
-		a := f.assembly(f.base)
-		if a == nil || a.got < a.count {
+		a := f.assemblies.Find(f.base)
+		if a == nil || !a.Whole() {
 			return
 		}
-		now := a.now
+		now := a.Now
 		m.complete(p, f, a)
 		m.Stats.Delivered++
 		f.base++
@@ -143,8 +130,8 @@ func (m *Machine) advanceFloor(p *peer, f *rxFlow, floor uint32) {
 			f.seen.Drop(s)
 		}
 		for a := f.assemblies; a != nil; {
-			next := a.next
-			if int32(a.seq-floor) < 0 {
+			next := a.Next
+			if int32(a.Number-floor) < 0 {
 				m.remove(f, a)
 			}
 			a = next
@@ -158,7 +145,7 @@ func (m *Machine) advanceFloor(p *peer, f *rxFlow, floor uint32) {
 // of the message.
 func (m *Machine) accept(p *peer, f *rxFlow, t *wire.Part, k *wire.Packet) int {
 	m.offer()
-	a := f.assembly(t.Seq)
+	a := f.assemblies.Find(t.Seq)
 	if t.Cancel {
 		if a != nil {
 			m.remove(f, a)
@@ -167,7 +154,7 @@ func (m *Machine) accept(p *peer, f *rxFlow, t *wire.Part, k *wire.Packet) int {
 	}
 	count := wire.Count(t.Total, t.Fragment)
 	switch early := f.service == engine.Ordered && t.Seq != f.base; {
-	case a != nil && (a.total != t.Total || a.fragment != t.Fragment):
+	case a != nil && (a.Total != t.Total || a.Fragment != t.Fragment):
 		return bogus
 	case a != nil:
 	case uint64(t.Total) > uint64(m.cfg.MaxMessage):
@@ -189,22 +176,22 @@ func (m *Machine) accept(p *peer, f *rxFlow, t *wire.Part, k *wire.Packet) int {
 		}
 		a = m.reserve(p, f, t.Seq, t.Total, t.Fragment, room)
 	}
-	if a.has[t.Index/64]>>(t.Index%64)&1 != 0 {
+	if a.Has[t.Index/64]>>(t.Index%64)&1 != 0 {
 		m.Stats.Duplicates++
 		return incomplete
 	}
-	a.has[t.Index/64] |= 1 << (t.Index % 64)
-	a.got++
-	a.now = a.now || k.RespondNow
-	copy(a.bytes[t.Offset():], k.Bytes)
-	if a.got < a.count {
+	a.Has[t.Index/64] |= 1 << (t.Index % 64)
+	a.Got++
+	a.Now = a.Now || k.RespondNow
+	copy(a.Bytes[t.Offset():], k.Bytes)
+	if !a.Whole() {
 		return incomplete
 	}
 	f.refused.Drop(t.Seq)
 	if f.service == engine.Ordered && t.Seq != f.base {
 		return incomplete
 	}
-	p.answer = p.answer || a.now
+	p.answer = p.answer || a.Now
 	m.complete(p, f, a)
 	return taken
 }
@@ -215,7 +202,7 @@ const leastFragment = 64
 
 // hand delivers a message of one packet as it came.
 func (m *Machine) hand(p *peer, f *rxFlow, t *wire.Part, bytes []byte) int {
-	m.delivery = engine.Delivery{From: p.addr, Service: t.Service, Bytes: bytes}
+	m.delivery = engine.Delivery{From: p.Addr, Service: t.Service, Bytes: bytes}
 	if len(m.waiting) > 0 && !f.blocked(t.Seq) {
 		return m.lacks(p, f, t)
 	}
@@ -235,7 +222,7 @@ func (m *Machine) lacks(p *peer, f *rxFlow, t *wire.Part) int {
 	}
 	m.Stats.Beyond++
 	if f.wait != nil || !f.lacks { // else the flow is told first what may come again
-		m.waiting.Add(&f.wait, p.slot, t.Seq, t, m.now)
+		m.waiting.Add(&f.wait, p.Slot, t.Seq, t, m.Now)
 	}
 	m.again(p, f, t.Seq)
 	return waits
@@ -259,7 +246,7 @@ func (m *Machine) displace(p *peer, f *rxFlow, seq uint32) bool {
 	if !f.blocked(seq) {
 		return false
 	}
-	m.again(p, f, f.assemblies.seq)
+	m.again(p, f, f.assemblies.Number)
 	m.remove(f, f.assemblies)
 	return true
 }
@@ -267,7 +254,7 @@ func (m *Machine) displace(p *peer, f *rxFlow, seq uint32) bool {
 // offer gives memory to the messages that wait for it, and has them sent again.
 func (m *Machine) offer() {
 	for {
-		w, room := m.waiting.Next(m.cfg.Host, m.now)
+		w, room := m.waiting.Next(m.cfg.Host, m.Now)
 		if w == nil {
 			return
 		}
@@ -286,68 +273,36 @@ func (m *Machine) offer() {
 }
 
 // reserve gives a message its memory.
-func (m *Machine) reserve(p *peer, f *rxFlow, seq, total uint32, fragment uint16, room []byte) *assembly {
-	a := m.assemble(f)
-	a.seq, a.count, a.total, a.fragment, a.bytes = seq, wire.Count(total, fragment), total, fragment, room[:total]
-	for len(a.has) < int(a.count+63)/64 {
-		a.has = append(a.has, 0)
+func (m *Machine) reserve(p *peer, f *rxFlow, seq, total uint32, fragment uint16, room []byte) *engine.Assembly {
+	a := m.assemblies.Begin(&f.assemblies, seq, total, fragment, room, m.Now)
+	for len(a.Has) < int(a.Count+63)/64 {
+		a.Has = append(a.Has, 0)
 	}
-	m.wake(p, m.now+2*m.cfg.PeerTimeout)
+	m.Wake(&p.Peer, m.Now+2*m.cfg.PeerTimeout)
 	return a
 }
 
 // complete delivers a message that was assembled.
-func (m *Machine) complete(p *peer, f *rxFlow, a *assembly) {
-	m.delivery = engine.Delivery{From: p.addr, Service: f.service, Bytes: a.bytes}
-	a.bytes = nil
+func (m *Machine) complete(p *peer, f *rxFlow, a *engine.Assembly) {
+	m.delivery = engine.Delivery{From: p.Addr, Service: f.service, Bytes: a.Bytes}
+	a.Bytes = nil
 	m.remove(f, a)
 	m.cfg.Host.Deliver(&m.delivery, true)
 }
 
-func (m *Machine) assemble(f *rxFlow) *assembly {
-	a := m.assemblies
-	if a == nil {
-		a = new(assembly)
-	} else {
-		m.assemblies = a.next
-	}
-	*a = assembly{next: f.assemblies, has: a.has[:0]}
-	f.assemblies = a
-	return a
-}
-
-func (f *rxFlow) assembly(seq uint32) *assembly {
-	for a := f.assemblies; a != nil; a = a.next {
-		if a.seq == seq {
-			return a
-		}
-	}
-	return nil
-}
-
 // remove takes a message out of the flow, and gives its memory back.
-func (m *Machine) remove(f *rxFlow, a *assembly) {
-	for at := &f.assemblies; *at != nil; at = &(*at).next {
-		if *at == a {
-			*at = a.next
-			break
-		}
-	}
-	if a.bytes != nil {
-		m.cfg.Host.Drop(a.bytes)
-		a.bytes = nil
-	}
-	a.next, m.assemblies = m.assemblies, a
+func (m *Machine) remove(f *rxFlow, a *engine.Assembly) {
+	m.assemblies.End(&f.assemblies, a, m.cfg.Host)
 }
 
 // reap gives up messages of senders that fell silent, and returns when to look again.
 // Their packets are not sent again, so a sender that is not silent after all gets a refusal.
 func (m *Machine) reap(p *peer, f *rxFlow) time.Duration {
-	if at := p.heard.At + 2*m.cfg.PeerTimeout; m.now < at {
+	if at := p.Heard.At + 2*m.cfg.PeerTimeout; m.Now < at {
 		return at
 	}
 	for f.assemblies != nil {
-		seq := f.assemblies.seq
+		seq := f.assemblies.Number
 		m.remove(f, f.assemblies)
 		m.decide(p, f, seq, false, true)
 	}
@@ -380,7 +335,7 @@ func (m *Machine) respond(p *peer, f *rxFlow, now bool) {
 	f.due = true
 	if f.pending++; now || f.pending >= enough {
 		p.answer = true
-		m.enqueue(p)
+		m.Enqueue(&p.Peer)
 	}
 }
 
@@ -422,7 +377,7 @@ func (m *Machine) attach(p *peer, k *wire.Packet, c *packet, bytes int) {
 		}
 		r.NSeen = f.seen.Words(f.base, &r.Seen)
 		r.NRefused = f.refused.Words(f.floor, &r.Refused)
-		if bytes == 0 || wire.HeaderLen+wire.CreditLen+wire.PartLen+r.Len()+bytes <= int(p.fragment)+wire.Overhead {
+		if bytes == 0 || wire.HeaderLen+wire.CreditLen+wire.PartLen+r.Len()+bytes <= int(p.Fragment)+wire.Overhead {
 			k.HasResponse, c.answers = true, f.service+1
 			f.due, f.pending = false, 0
 			f.called()

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/srd/internal/engine"
+	"github.com/goverbs/goverbs/srd/internal/session"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
@@ -78,18 +79,18 @@ func (m *Machine) Send(to wire.Addr, msg engine.Message) (engine.Handle, error) 
 	switch {
 	case p == nil:
 		return 0, engine.ErrPeers
-	case uint64(msg.Len) > uint64(p.limits.Message):
-		return 0, engine.TooLargeError{Limit: p.limits.Message}
+	case uint64(msg.Len) > uint64(p.Limits.Message):
+		return 0, engine.TooLargeError{Limit: p.Limits.Message}
 	}
 	if !p.unsettled() {
-		if m.now-p.progress > senderAge/2 { // the peer may have shared its budget among others
+		if m.Now-p.Progress > session.SenderAge/2 { // the peer may have shared its budget among others
 			p.grant = min(p.grant, uint16(m.cfg.First))
 		}
-		p.progress = m.now
-		if p.state == established && p.heard.Forgets(m.raw, &p.limits) {
-			m.greet(p)
+		p.Progress = m.Now
+		if p.State == session.Established && m.Forgets(&p.Peer) {
+			m.Greet(&p.Peer)
 		}
-		m.wake(p, m.now+m.cfg.PeerTimeout/32)
+		m.Wake(&p.Peer, m.Now+m.cfg.PeerTimeout/32)
 	}
 	f := p.tx[msg.Service]
 	if f == nil {
@@ -104,31 +105,24 @@ func (m *Machine) Send(to wire.Addr, msg engine.Message) (engine.Handle, error) 
 		m.unused = m.messages[i].next
 	}
 	g := &m.messages[i]
-	*g = message{tag: msg.Tag, flow: f, total: uint32(msg.Len), count: wire.Count(uint32(msg.Len), p.fragment), next: none, gen: g.gen + 1,
-		fragment: p.fragment, now: msg.Now, parts: msg.Parts}
+	*g = message{tag: msg.Tag, flow: f, total: uint32(msg.Len), count: wire.Count(uint32(msg.Len), p.Fragment), next: none, gen: g.gen + 1,
+		fragment: p.Fragment, now: msg.Now, parts: msg.Parts}
 	if f.head == none {
 		f.head = i
 	} else {
 		m.messages[f.tail].next = i
 	}
 	f.tail = i
-	if p.state == known {
-		m.greet(p)
+	if p.State == session.Known {
+		m.Greet(&p.Peer)
 	}
-	m.enqueue(p)
+	m.Enqueue(&p.Peer)
 	return engine.Handle(uint64(g.gen)<<32 | uint64(i)), nil
 }
 
-// limits returns the limits that greetings carry.
-func (m *Machine) limits() wire.Limits {
-	return wire.LimitsOf(m.cfg.MTU, m.cfg.MaxMessage, m.cfg.EvictAge, 0)
-}
-
-// limit records a peer's limits, and cuts messages to it accordingly. None of them has begun in
-// this session.
-func (m *Machine) limit(p *peer, l wire.Limits) {
-	p.limits = l
-	p.fragment = uint16(min(m.fragment, int(l.MTU)-wire.Overhead))
+// limit cuts messages to a peer according to its limits. None of them has begun in this session.
+func (m *Machine) limit(p *peer) {
+	p.Fragment = uint16(min(m.fragment, int(p.Limits.MTU)-wire.Overhead))
 	for _, f := range p.tx {
 		if f == nil {
 			continue
@@ -138,10 +132,10 @@ func (m *Machine) limit(p *peer, l wire.Limits) {
 			next := g.next
 			switch {
 			case g.numbered:
-			case g.total > l.Message:
+			case g.total > p.Limits.Message:
 				m.abort(i, engine.TooLarge)
 			default:
-				g.fragment, g.count = p.fragment, wire.Count(g.total, p.fragment)
+				g.fragment, g.count = p.Fragment, wire.Count(g.total, p.Fragment)
 			}
 			i = next
 		}
@@ -195,7 +189,7 @@ func (m *Machine) miss(i uint32, why engine.Status) {
 // cancel has the receiver told that a message is given up.
 func (m *Machine) cancel(f *txFlow, seq uint32) {
 	f.again = append(f.again, piece{cancel: true, seq: seq})
-	m.enqueue(f.p)
+	m.Enqueue(&f.p.Peer)
 }
 
 // unqueue takes a message that was not handed out whole from the queue of its flow.
@@ -222,7 +216,7 @@ func (m *Machine) unqueue(f *txFlow, i uint32) {
 func (m *Machine) finish(i uint32, s engine.Status) {
 	g := &m.messages[i]
 	r := &m.result
-	*r = engine.Result{Tag: g.tag, Status: s, Parts: int(g.sent), Limit: g.flow.p.limits.Message, Stranger: g.flow.p.epoch == 0}
+	*r = engine.Result{Tag: g.tag, Status: s, Parts: int(g.sent), Limit: g.flow.p.Limits.Message, Stranger: g.flow.p.Epoch == 0}
 	switch s {
 	case engine.Delivered: // by packets of before it was sent again
 		r.Parts = int(g.count)
@@ -250,8 +244,8 @@ func (m *Machine) onCredit(p *peer, c *wire.Credit) {
 	if int32(p.taken-p.posted) > 0 { // a packet that counted as lost had arrived after all
 		p.posted = p.taken
 	}
-	p.progress = m.now
-	m.enqueue(p)
+	p.Progress = m.Now
+	m.Enqueue(&p.Peer)
 }
 
 // onResponse handles the receiver's results for messages of a flow. An older response than one
@@ -297,8 +291,8 @@ func (m *Machine) onResponse(p *peer, r *wire.Response, stamp uint32) {
 	if f.una == f.nxt {
 		m.close(f)
 	}
-	p.progress = m.now
-	m.enqueue(p)
+	p.Progress = m.Now
+	m.Enqueue(&p.Peer)
 }
 
 // holdBack holds the messages back that wait for memory, as r says; or has them sent again, if r says
@@ -315,7 +309,7 @@ func (m *Machine) holdBack(f *txFlow, r *wire.Response) {
 		}
 		i, g := c.message, &m.messages[c.message]
 		lacks := r != nil && bit(r.Refused[:r.NRefused], s-r.Floor) ||
-			r == nil && g.sent == g.count && f.p.tries == 0 && m.now-g.sentAt > m.cfg.PeerTimeout/8
+			r == nil && g.sent == g.count && f.p.tries == 0 && m.Now-g.sentAt > m.cfg.PeerTimeout/8
 		switch {
 		case lacks && f.service == engine.Reporting:
 			m.abort(i, engine.Retransmit)

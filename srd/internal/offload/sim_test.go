@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/virtual"
 	"github.com/goverbs/goverbs/srd/internal/engine"
+	"github.com/goverbs/goverbs/srd/internal/session"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
@@ -94,7 +95,9 @@ func addrOf(i int) (a wire.Addr) {
 
 func nodeOf(a wire.Addr) int { return int(binary.BigEndian.Uint32(a.GID[12:])) - 1 }
 
-func simple() Config { return Config{MTU: 400, Slots: 64, Budget: 48, MaxMessage: 60000} }
+func simple() Config {
+	return Config{Config: session.Config{MTU: 400, Budget: 48, MaxMessage: 60000}, Slots: 64}
+}
 
 func newWorld(t testing.TB, seed uint64, nodes int, cfg Config) *world {
 	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 99)), cfg: cfg, last: make(map[[5]int]int), jitter: 300 * time.Microsecond}
@@ -172,7 +175,9 @@ func (n *node) pump() {
 			}
 			packet = append(packet, n.w.bytes(o.Tag)[o.Offset:][:o.Length]...)
 		}
-		n.m.Seal(&o, packet[:o.Headers])
+		if o.Seal {
+			n.m.Seal(&o.To, packet[:o.Headers], nil)
+		}
 		if len(packet) > n.m.cfg.MTU {
 			n.w.t.Fatalf("a packet of %d bytes", len(packet))
 		}
@@ -443,8 +448,8 @@ func (w *world) pair(a, b int) (s string) {
 	for range 2 {
 		m := w.nodes[a].m
 		s += fmt.Sprintf("\nnode %d, %+v", a, m.Stats)
-		if i, ok := m.hosts.Slot(addrOf(b)); ok {
-			p := m.peers[i]
+		if x := m.Lookup(addrOf(b)); x != nil {
+			p := m.peers[x.Slot]
 			s += fmt.Sprintf("\n%+v", *p)
 			for _, f := range p.tx {
 				if f != nil {
@@ -483,20 +488,20 @@ func (w *world) end() {
 			t.Fatalf("node %d: %d of %d messages are free", n.id, free, len(n.m.messages))
 		}
 		for _, p := range n.m.peers {
-			if p.state == vacant {
+			if p.State == session.Vacant {
 				continue
 			}
 			if p.underWay() != 0 && w.patient && !w.lost {
-				t.Fatalf("node %d: credit of %d packets to %d is lost: %s", n.id, p.underWay(), nodeOf(p.addr), w.pair(n.id, nodeOf(p.addr)))
+				t.Fatalf("node %d: credit of %d packets to %d is lost: %s", n.id, p.underWay(), nodeOf(p.Addr), w.pair(n.id, nodeOf(p.Addr)))
 			}
 			for _, f := range p.tx {
 				if f != nil && (f.open != nil || f.head != none || f.tail != none || f.una != f.nxt || len(f.again) > 0) {
-					t.Fatalf("node %d: flow %d to %d is not idle: %+v", n.id, f.service, nodeOf(p.addr), *f)
+					t.Fatalf("node %d: flow %d to %d is not idle: %+v", n.id, f.service, nodeOf(p.Addr), *f)
 				}
 			}
 			for _, f := range p.rx {
 				if f != nil && f.assemblies != nil {
-					t.Fatalf("node %d: flow %d from %d keeps messages", n.id, f.service, nodeOf(p.addr))
+					t.Fatalf("node %d: flow %d from %d keeps messages", n.id, f.service, nodeOf(p.Addr))
 				}
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/srd/internal/engine"
+	"github.com/goverbs/goverbs/srd/internal/session"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
@@ -23,7 +24,7 @@ func TestMemoryInTurn(t *testing.T) {
 		for seed := range uint64(seeds) {
 			const held = time.Millisecond
 			size := []int{20_000, 800}[seed/2%2]
-			w := newWorld(t, seed, senders+1, Config{Key: &wire.Key{1, seed}, Slots: 64, Budget: 300})
+			w := newWorld(t, seed, senders+1, Config{Config: session.Config{Key: &wire.Key{1, seed}, Budget: 300}, Slots: 64})
 			hub := w.nodes[0]
 			hub.receives, hub.rooms, hub.soon = 400, size, true
 			hub.reply = func() {

@@ -141,10 +141,3 @@ func (c *Credit) decode(b []byte) bool {
 	c.Taken, c.Grant = be.Uint32(b), be.Uint16(b[4:])
 	return true
 }
-
-// Line returns the number that stands in each packet for the sender's incarnation, and thus for
-// the numbering of its packets or messages. Late packets of another one belong to no known flow.
-func Line(epoch, token uint64) uint32 {
-	h := NewHash(Key{epoch, token})
-	return uint32(h.Sum())
-}

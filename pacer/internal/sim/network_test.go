@@ -1,12 +1,10 @@
-// Package sim simulates many requesters that GET from many servers through one
-// switch, paced by the same shaper as a device or not at all. It is for choosing a
-// threshold, and for what no lab can show.
+// Package sim has the simulation of many requesters that GET from many servers through one
+// switch, paced by the same shaper as a device or not at all.
 //
-// Requests of 48 bytes bring responses of 2,048 (the figures of the published design; both are
-// configurable). A requester's link is slower than the servers' links together, so
-// that responses wait at the switch's port towards it, and are dropped when its
-// buffer is full; the requester asks again when its timer ends, as a reliable
-// connection does.
+// Requests of 48 bytes bring responses of 2,048 (the figures of the published design). A requester's
+// link is slower than the servers' links together, so that responses wait at the switch's port
+// towards it, and are dropped when its buffer is full; the requester asks again when its timer ends,
+// as a reliable connection does.
 package sim
 
 import (
@@ -173,13 +171,13 @@ func Run(cfg Config) (Result, error) {
 			return Result{}, err
 		}
 		*r = requester{s: s, up: link{rate: w.Link}, port: link{rate: w.Link}, began: map[shaper.Request]time.Duration{}}
-		for k := range w.Servers {
-			f, err := s.AddFlow(shaper.FlowConfig{ID: uint64(k)})
+		for range w.Servers {
+			f, err := s.AddFlow(shaper.FlowConfig{})
 			if err != nil {
 				return Result{}, err
 			}
 			r.flows = append(r.flows, f)
-			if f, err = s.AddFlow(shaper.FlowConfig{ID: uint64(w.Servers + k)}); err != nil {
+			if f, err = s.AddFlow(shaper.FlowConfig{}); err != nil {
 				return Result{}, err
 			}
 			r.quick = append(r.quick, f)
