@@ -123,6 +123,14 @@ func TestNoMember(t *testing.T) {
 		require.False(t, owns(s, 0, 0))
 		require.False(t, s.Gone())
 		require.False(t, s.Silent(time.Hour))
+
+		version := s.Version()
+		next := moved(t, joined(t, p, lifeC), 1, lifeC)
+		next.Shards[2].Owner = 0
+		require.Empty(t, s.Learn(next, 0))
+		_, _, ok := s.Opening(2)
+		require.False(t, ok, "it is not the owner of what has none")
+		require.Equal(t, version, s.Version(), "nothing changes for it")
 	}
 }
 

@@ -37,7 +37,7 @@ func (c *Client) Heard(g Grant, asked, now time.Duration) {
 		c.until = max(c.until, g.Until)
 	}
 	latest, ok := c.latest(now)
-	if ok && g.Clock > latest {
+	if g.Clock > latest {
 		c.known, ok = false, false // the local clock has stood still
 	}
 	if asked >= 0 && (!ok || g.Clock+c.passed(now-asked) <= latest) {

@@ -63,6 +63,8 @@ func TestClose(t *testing.T) {
 	require.Equal(t, version, again)
 	_, ok = s.Close(1, 1, lifeC)
 	require.False(t, ok, "it is closing for another one")
+	_, ok = s.Close(1, 2, lifeB)
+	require.False(t, ok, "another epoch")
 	require.True(t, s.Closed(1, version, 0))
 	again, ok = s.Close(1, 1, lifeB)
 	require.True(t, ok)
@@ -111,6 +113,8 @@ func TestCancel(t *testing.T) {
 	require.Equal(t, version+1, s.Version())
 	_, ok := s.Readable(1)
 	require.True(t, ok)
+	require.False(t, s.Closed(1, version, time.Hour), "the caller asks late")
+	require.True(t, owns(s, 1, 0))
 
 	version, _ = s.Close(1, 1, lifeB)
 	require.True(t, s.Closed(1, version, 0))
@@ -148,6 +152,8 @@ func TestNextOwnerIsGone(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, version+1, s.Version())
 		require.True(t, owns(s, 1, 0))
+		_, ok = s.Close(1, 1, lifeB)
+		require.False(t, ok)
 	}
 }
 

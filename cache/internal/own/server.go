@@ -82,7 +82,6 @@ func (s *Server) Learn(p *place.Placement, now time.Duration) (lost []int) {
 	}
 	s.placement = p
 	s.pending = nil
-	maps.DeleteFunc(s.promised, func(life place.Life, _ time.Duration) bool { return p.Number(life) == 0 })
 	s.join(now)
 	if s.shards == nil {
 		s.shards = make([]shard, len(p.Shards))
@@ -92,6 +91,7 @@ func (s *Server) Learn(p *place.Placement, now time.Duration) (lost []int) {
 			lost = append(lost, i)
 		}
 	}
+	maps.DeleteFunc(s.promised, func(life place.Life, _ time.Duration) bool { return p.Number(life) == 0 })
 	return lost
 }
 
@@ -102,7 +102,7 @@ func (s *Server) join(now time.Duration) {
 	switch {
 	case was == 0 && s.number != 0:
 		s.since = now
-	case s.number == 0 && (was != 0 || s.placement.Ended(s.life)):
+	case s.placement.Ended(s.life):
 		s.gone = true
 	}
 }

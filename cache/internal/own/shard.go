@@ -42,7 +42,7 @@ func (s *Server) assign(i int, owner place.Shard) (lost bool) {
 	switch lost = h.state != foreign; {
 	case !mine && !lost:
 		return false
-	case mine && lost && owner.Epoch == h.epoch:
+	case owner.Epoch == h.epoch:
 		if h.moves() && s.placement.Number(h.to) == 0 {
 			s.reopen(h)
 		}

@@ -56,8 +56,10 @@ func TestDeadWithoutKey(t *testing.T) {
 	s.Learn(p, 0)
 	_, _, ok = s.Dead(time.Hour)
 	require.False(t, ok, "it has not seen the key yet")
-	s.Observe(View{p, at(1, lifeA)}, 0, 0)
-	life, revision := dead(s, wait+1)
+	s.Observe(View{p, at(1, lifeA)}, time.Minute, time.Minute)
+	_, _, ok = s.Dead(time.Minute + wait)
+	require.False(t, ok)
+	life, revision := dead(s, time.Minute+wait+1)
 	require.Equal(t, lifeB, life)
 	require.Zero(t, revision)
 }
@@ -109,7 +111,7 @@ func TestJoining(t *testing.T) {
 	_, ok := s.Joining(View{p, at(1, lifeA, lifeB, lifeB2)})
 	require.False(t, ok, "its id has a member")
 	for range 10 { // whatever the order of a map is
-		life, ok := s.Joining(View{p, at(1, lifeB2, place.Life{ID: "d", Boot: 3}, lifeC, place.Life{ID: "c", Boot: 5}, place.Life{ID: "c", Boot: 4})})
+		life, ok := s.Joining(View{p, at(1, lifeB2, place.Life{ID: "d", Boot: 9}, lifeC, place.Life{ID: "c", Boot: 5}, place.Life{ID: "c", Boot: 4})})
 		require.True(t, ok)
 		require.Equal(t, place.Life{ID: "c", Boot: 5}, life)
 	}
