@@ -1,0 +1,50 @@
+package own
+
+import (
+	"time"
+
+	"github.com/goverbs/goverbs/cache/internal/place"
+)
+
+// View is what one transaction reads, all of it at one moment: the placement, which is not nil, and the
+// revisions of the lives' keys.
+type View struct {
+	Placement *place.Placement
+	Beats     map[place.Life]int64
+}
+
+// observed is the last revision of a member's key, and when the first reply came that had it.
+type observed struct {
+	revision int64
+	at       time.Duration
+}
+
+// Observe takes the view of a beat, or of another transaction that has written the key of this life:
+// it was sent at one time, and its reply came at another. It ignores a view with an older placement
+// than the known one. It returns the shards that the server has lost, as [Server.Learn] does.
+func (s *Server) Observe(v View, sent, now time.Duration) (lost []int) {
+	if s.placement != nil && v.Placement.Epoch < s.placement.Epoch {
+		return nil
+	}
+	lost = s.Learn(v.Placement, now)
+	s.lastBeat = max(s.lastBeat, sent)
+	s.settle(v)
+	s.note(v, now)
+	if s.number != 0 {
+		s.deadline = max(s.deadline, sent+s.cfg.Lease())
+	}
+	return lost
+}
+
+// note notes the revisions of the members' keys.
+func (s *Server) note(v View, now time.Duration) {
+	beats := make(map[place.Life]observed)
+	for m := range s.placement.Members() {
+		o, known := s.beats[m.Life]
+		if revision := v.Beats[m.Life]; !known || revision > o.revision {
+			o = observed{revision, now}
+		}
+		beats[m.Life] = o
+	}
+	s.beats = beats
+}

@@ -1,0 +1,128 @@
+package own
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cache/internal/place"
+)
+
+// dead returns the life that may be taken over at a time, and its revision.
+func dead(s *Server, now time.Duration) (place.Life, int64) {
+	life, revision, _ := s.Dead(now)
+	return life, revision
+}
+
+var noLife place.Life
+
+func TestDead(t *testing.T) {
+	p := first(t, lifeB, lifeC)
+	s := newServing(t, lifeA, p)
+	life, _ := dead(s, wait)
+	require.Equal(t, noLife, life)
+	beats := at(2, lifeA, lifeC)
+	beats[lifeB] = 1
+	s.Observe(View{p, beats}, 9*time.Second, 10*time.Second)
+	life, revision := dead(s, wait+1)
+	require.Equal(t, lifeB, life)
+	require.Equal(t, int64(1), revision)
+
+	beats[lifeB] = 3
+	s.Observe(View{p, beats}, 11*time.Second, 12*time.Second)
+	life, _ = dead(s, 10*time.Second+wait)
+	require.Equal(t, noLife, life)
+	life, revision = dead(s, 10*time.Second+wait+1)
+	require.Equal(t, lifeC, life, "from when the answer came")
+	require.Equal(t, int64(2), revision)
+
+	beats = at(2, lifeA, lifeB, lifeC) // an answer that is late
+	s.Observe(View{p, beats}, 10*time.Second, 13*time.Second)
+	life, _ = dead(s, 10*time.Second+wait+1)
+	require.Equal(t, lifeC, life)
+	s.Learn(taken(t, p, lifeC), 14*time.Second)
+	life, revision = dead(s, 12*time.Second+wait+1)
+	require.Equal(t, lifeB, life)
+	require.Equal(t, int64(3), revision, "the last one that was seen")
+}
+
+// A member without a key is dead, too.
+func TestDeadWithoutKey(t *testing.T) {
+	p := first(t, lifeB)
+	s := NewServer(real, lifeA, 0)
+	_, _, ok := s.Dead(time.Hour)
+	require.False(t, ok, "it knows no placement")
+	s.Learn(p, 0)
+	_, _, ok = s.Dead(time.Hour)
+	require.False(t, ok, "it has not seen the key yet")
+	s.Observe(View{p, at(1, lifeA)}, time.Minute, time.Minute)
+	_, _, ok = s.Dead(time.Minute + wait)
+	require.False(t, ok)
+	life, revision := dead(s, time.Minute+wait+1)
+	require.Equal(t, lifeB, life)
+	require.Zero(t, revision)
+}
+
+// Members take nothing over soon after they have joined.
+func TestNewMemberWaits(t *testing.T) {
+	p := first(t, lifeB)
+	s := NewServer(real, lifeC, 0)
+	s.Observe(View{p, at(1, lifeA, lifeB, lifeC)}, 0, 0)
+	_, _, ok := s.Dead(time.Hour)
+	require.False(t, ok, "it is no member")
+	s.Observe(View{joined(t, p, lifeC), at(1, lifeA, lifeB, lifeC)}, time.Minute, time.Minute)
+	_, _, ok = s.Dead(time.Minute + wait - 1)
+	require.False(t, ok)
+	life, _ := dead(s, time.Minute+wait)
+	require.Equal(t, lifeA, life)
+	s.Observe(View{joined(t, p, lifeC), at(1, lifeA, lifeB, lifeC)}, 2*time.Minute, 2*time.Minute)
+	life, _ = dead(s, 2*time.Minute)
+	require.Equal(t, lifeA, life, "it joins once")
+}
+
+// The next life of a member takes its place, and nothing else, when it has waited.
+func TestNextLife(t *testing.T) {
+	p := first(t, lifeB)
+	s := NewServer(real, lifeB2, time.Second)
+	s.Observe(View{p, at(1, lifeA, lifeB, lifeB2)}, 0, 0)
+	_, _, ok := s.Dead(time.Second + wait - 1)
+	require.False(t, ok)
+	life, _ := dead(s, time.Second+wait)
+	require.Equal(t, lifeB, life)
+
+	succeeded, err := p.Succeed(entry(lifeB2))
+	require.NoError(t, err)
+	s.Learn(succeeded, time.Hour)
+	_, _, ok = s.Dead(time.Hour)
+	require.False(t, ok)
+
+	s = NewServer(real, lifeB, 0)
+	s.Learn(succeeded, 0)
+	s.note(View{succeeded, nil}, 0)
+	require.True(t, s.Gone())
+	_, _, ok = s.Dead(time.Hour)
+	require.False(t, ok, "a former life takes nothing")
+}
+
+func TestJoining(t *testing.T) {
+	p := first(t, lifeB)
+	s := newServing(t, lifeA, p)
+	_, ok := s.Joining(View{p, at(1, lifeA, lifeB, lifeB2)})
+	require.False(t, ok, "its id has a member")
+	for range 10 { // whatever the order of a map is
+		life, ok := s.Joining(View{p, at(1, lifeB2, place.Life{ID: "d", Boot: 9}, lifeC, place.Life{ID: "c", Boot: 5}, place.Life{ID: "c", Boot: 4})})
+		require.True(t, ok)
+		require.Equal(t, place.Life{ID: "c", Boot: 5}, life)
+	}
+	s.Learn(taken(t, p, lifeB), 0)
+	life, ok := s.Joining(View{p, at(1, lifeA, lifeB, lifeB2)})
+	require.True(t, ok)
+	require.Equal(t, lifeB2, life)
+	_, ok = s.Joining(View{p, at(1, lifeA, lifeB)})
+	require.False(t, ok, "it has ended")
+
+	s = newServing(t, lifeC, p)
+	_, ok = s.Joining(View{p, at(1, lifeC)})
+	require.False(t, ok, "it is no member itself")
+}
