@@ -150,8 +150,7 @@ func newDialed(ctx context.Context, pd *verbs.PD, join func(context.Context) (jo
 		return nil, errors.Join(err, j.close())
 	}
 	c.link = &link{join: join, helper: helper, turn: make(chan struct{}, 1), now: j}
-	err = c.link.now.stands()
-	if err == nil {
+	if err = c.link.now.stands(); err == nil {
 		err = c.findAgent(ctx)
 	}
 	if err != nil {
@@ -172,8 +171,8 @@ func (c *Client) findAgent(ctx context.Context) error {
 			return nil
 		}
 		c.UseAgent(nil)
-		if err := l.agent.Close(); err != nil {
-			return err
+		if err := l.agent.Close(); err != nil { // such as TLS's, of a connection that was reset
+			c.cfg.Logger.Error("lockoffload: old connection to the agent", "error", err)
 		}
 		l.agent = nil
 	}
