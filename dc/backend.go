@@ -50,6 +50,14 @@ func choose[T any](b Backend, hardware, software func() (T, error)) (T, error) {
 	return made, err
 }
 
+// place is room for requests of a peer in a queue pair.
+type place struct {
+	peer  *Peer
+	ring  *ring
+	first uint32 // position
+	room  int
+}
+
 // backend is what an initiator has its requests carried by. Methods are called
 // with the initiator's lock held, if nothing else is said.
 type backend interface {
@@ -59,14 +67,14 @@ type backend interface {
 	leave(p *Peer, forever bool) error
 	// attach finds the way to a peer. It is called without the lock.
 	attach(ctx context.Context, p *Peer) error
-	// place returns where the next requests to a peer belong, and for how many of n
-	// there is room: for none if others wait. It may release the lock for a while
-	// before that.
-	place(p *Peer, n int) (r *ring, first uint32, room int, err error)
-	// transmit posts the n requests that are there now, and returns the number that the
+	// place returns where the next requests to a peer belong, at most n. There is room for
+	// none if others wait. It may release the lock for a while before that.
+	place(p *Peer, n int) (place, error)
+	// transmit posts the requests that have filled a place, and returns the number that the
 	// device took. look, from 0 on, is how often to look for completions in the same
-	// crossing; looked reports that they are in the initiator's found.
-	transmit(p *Peer, n, look int) (posted int, looked bool, err error)
+	// crossing; looked reports whether it has, and then found must be dispatched without the
+	// lock.
+	transmit(at place, look int) (posted int, looked bool, found verbs.Polled, err error)
 	// enqueue says that n more requests wait for the peer; withdrawn, that n were
 	// taken back.
 	enqueue(p *Peer, n int)

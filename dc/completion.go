@@ -54,13 +54,10 @@ func (i *Initiator) polled(cs []Completion, err error) (int, error) {
 // 0.
 func (i *Initiator) PostPoll(p *Peer, cs []Completion, spins int, rs ...Request) (posted, polled int, err error) {
 	i.mu.Lock()
-	posted, looked, err := i.give(p, rs, nil, max(spins, 0))
-	found := i.found
+	posted, looked, found, err := i.give(p, rs, nil, max(spins, 0))
 	if err != nil {
 		i.unlock()
-		if looked {
-			found.Dispatch()
-		}
+		found.Dispatch()
 		return posted, 0, err
 	}
 	i.polling++

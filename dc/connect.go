@@ -15,18 +15,12 @@ const (
 // 0.64 ms.
 const rnrTimer = 12
 
-// responderStep brings a queue pair to RTR, from the local GID towards the one that m
-// names, with psn as the number of its first packet. A responder context stays there: it
-// sends no requests, and so is ready one transition earlier.
-func responderStep(c *Control, gid verbs.GIDEntry, m *wire.Message, psn uint32, class uint8) (step verbs.ModifyStep) {
-	toResponder(&step, c, gid, m, psn, class)
-	return step
-}
-
-// toResponder writes that into a step that is zero, or one of its own.
-func toResponder(step *verbs.ModifyStep, c *Control, gid verbs.GIDEntry, m *wire.Message, psn uint32, class uint8) {
+// toResponder makes a step, which is zero or one of its own, that brings a queue pair to RTR,
+// from the local GID towards the one that m names. A responder context stays there: it sends
+// no requests, and so is ready one transition earlier.
+func toResponder(step *verbs.ModifyStep, c *Control, gid verbs.GIDEntry, m *wire.Message, class uint8) {
 	a := &step.Attr
-	step.Mask, a.State, a.PathMTU, a.DestQPN, a.RQPSN = attrRTR, verbs.StateRTR, min(verbs.MTU(m.MTU), c.mtu), m.QPN, psn
+	step.Mask, a.State, a.PathMTU, a.DestQPN, a.RQPSN = attrRTR, verbs.StateRTR, min(verbs.MTU(m.MTU), c.mtu), m.QPN, m.PSN
 	a.AH.GID, a.AH.DLID, a.AH.SGIDIndex, a.AH.Port, a.AH.TrafficClass = verbs.GID(m.From.GID), m.From.LID, gid.Index, gid.Port, class
 	a.MaxDestReadAtomic, a.MinRNRTimer = c.maxReads, rnrTimer
 }

@@ -3,6 +3,7 @@ package dc
 import (
 	"context"
 	"errors"
+	"iter"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -10,18 +11,20 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/dc/internal/wire"
+	"github.com/goverbs/goverbs/internal/closing"
 	"github.com/goverbs/goverbs/verbs"
 )
 
 const (
 	controlRecvs  = 256
 	controlSends  = 64
-	signalEvery   = 16
 	repostEvery   = 16
 	routeHeader   = 40 // in front of each datagram
 	controlStride = 256
 
 	generationShift = 16
+
+	maxHandles = 4096 // address handles that are kept, the most recently used ones
 )
 
 // ControlConfig says how to make a control queue pair. PD must be set.
@@ -30,9 +33,6 @@ type ControlConfig struct {
 	// GID is the local address; the zero value means what an empty
 	// [verbs.GIDQuery] finds.
 	GID verbs.GIDEntry
-	// Handles is how many address handles are kept, the most recently used ones; 0
-	// means 4096.
-	Handles int
 	// TrafficClass of the messages: DSCP and ECN bits on RoCE v2.
 	TrafficClass uint8
 	Logger       *slog.Logger // nil: silent
@@ -52,6 +52,7 @@ type Control struct {
 	sendCQ  *verbs.CQ
 	qp      *verbs.QP
 	mr      *verbs.MR
+	made    closing.Stack
 	log     *slog.Logger
 	ctx     context.Context // of what goes on in the background
 	cancel  context.CancelFunc
@@ -65,11 +66,8 @@ type Control struct {
 
 	mu    sync.Mutex // of what sends
 	batch *verbs.Batch
-	// Sends are numbered. The device has reported the end of those below gone, and will
-	// report that of those below told. While a user leaves, each send is signaled.
+	// Sends are numbered. The device has reported the end of those below gone.
 	posted, gone atomic.Uint64 // written with mu held
-	told         uint64
-	leaving      int
 	wcs          [16]verbs.WC
 
 	reading    sync.Mutex // of what receives
@@ -101,9 +99,6 @@ func NewControl(cfg ControlConfig) (*Control, error) {
 
 func newControl(cfg ControlConfig) (c *Control, err error) {
 	cfg.Logger = logsOf(cfg.Logger)
-	if cfg.Handles <= 0 {
-		cfg.Handles = 4096
-	}
 	c = &Control{cfg: cfg, pd: cfg.PD, log: cfg.Logger, routes: make(map[uint64]controlUser)}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	defer func() {
@@ -129,22 +124,27 @@ func newControl(cfg ControlConfig) (c *Control, err error) {
 	attr := dev.Attr()
 	c.maxReads = uint8(min(attr.MaxReadAtomic, 16))
 	c.maxInitReads = min(c.maxReads, uint8(min(attr.MaxInitRead, 16)))
-	c.handles.init(c, cfg.Handles)
+	c.handles.init(c, maxHandles)
+	c.made.Add(closing.Func(c.handles.close))
 	if c.recvCQ, err = dev.CreateCQ(verbs.CQConfig{Depth: controlRecvs}); err != nil {
 		return c, err
 	}
+	c.made.Add(c.recvCQ)
 	if c.sendCQ, err = dev.CreateCQ(verbs.CQConfig{Depth: controlSends, PollOnly: true}); err != nil {
 		return c, err
 	}
+	c.made.Add(c.sendCQ)
+	if c.mr, err = cfg.PD.AllocMR((controlRecvs+controlSends)*controlStride, verbs.MRConfig{}); err != nil {
+		return c, err
+	}
+	c.made.Add(c.mr)
 	// The Q_Key keeps packets of earlier owners of the queue pair number away.
 	qkey := rand.Uint32() & 0x7fffffff
 	if c.qp, err = cfg.PD.CreateQP(verbs.QPConfig{Type: verbs.UD, SendCQ: c.sendCQ, RecvCQ: c.recvCQ, GID: gid, QKey: qkey | 1,
 		MaxSendWR: controlSends, MaxRecvWR: controlRecvs}); err != nil {
 		return c, err
 	}
-	if c.mr, err = cfg.PD.AllocMR((controlRecvs+controlSends)*controlStride, verbs.MRConfig{}); err != nil {
-		return c, err
-	}
+	c.made.Add(c.qp)
 	if c.batch, err = c.qp.NewBatch(1); err != nil {
 		return c, err
 	}
@@ -180,7 +180,6 @@ func (c *Control) fill() error {
 // was in it is lost, as messages may be. It is called with reading and mu held.
 func (c *Control) restart() error {
 	c.generation++
-	c.told = c.posted.Load()
 	if err := c.qp.Quiesce(); err != nil {
 		return err
 	}
@@ -233,6 +232,45 @@ func (c *Control) broken(generation uint64) {
 	}
 }
 
+// follow drops what was made with an address that has changed, on this host or on the way.
+func (c *Control) follow(changes iter.Seq2[verbs.GIDEntry, error]) {
+	for now, err := range changes {
+		if err != nil {
+			c.log.Warn("dc: the local address is gone", "gid", c.gid.entry().GID, "err", err)
+			continue
+		}
+		if c.gid.put(now) {
+			c.moved()
+		} else {
+			c.handles.expire()
+		}
+	}
+}
+
+// moved: the local GID has another place in the GID table. Queue pairs and address handles
+// that were made with the one before reach nothing any more. Handles keep that place from
+// being used again, so they are closed at once, for which the sends that use them are
+// given up.
+func (c *Control) moved() {
+	c.log.Info("dc: the local address has moved in the GID table", "gid", c.gid.entry())
+	c.handles.expire()
+	c.mu.Lock()
+	generation := c.generation
+	c.mu.Unlock()
+	c.broken(generation)
+	c.routing.RLock()
+	users := []controlUser{c.rest}
+	for _, u := range c.routes {
+		users = append(users, u)
+	}
+	c.routing.RUnlock()
+	for _, u := range users {
+		if u.moved != nil {
+			u.moved()
+		}
+	}
+}
+
 // join brings an initiator its messages.
 func (c *Control) join(id uint64, u controlUser) error {
 	c.routing.Lock()
@@ -253,18 +291,8 @@ func (c *Control) part(id uint64) {
 	delete(c.routes, id)
 }
 
-// lastWords: what is sent until leave is gone before the queue pair is destroyed.
-func (c *Control) lastWords() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.leaving++
-}
-
 // leave: an initiator that has parted sends no more.
 func (c *Control) leave() {
-	c.mu.Lock()
-	c.leaving--
-	c.mu.Unlock()
 	c.routing.Lock()
 	defer c.routing.Unlock()
 	c.refs--
@@ -290,19 +318,6 @@ func (c *Control) Close() error {
 func (c *Control) destroy() error {
 	c.cancel()
 	c.work.Wait()
-	var errs []error
 	c.settle()
-	if c.qp != nil {
-		errs = append(errs, c.qp.Close())
-	}
-	errs = append(errs, c.handles.close())
-	if c.mr != nil {
-		errs = append(errs, c.mr.Close())
-	}
-	for _, cq := range []*verbs.CQ{c.sendCQ, c.recvCQ} {
-		if cq != nil {
-			errs = append(errs, cq.Close())
-		}
-	}
-	return errors.Join(errs...)
+	return c.made.Close()
 }

@@ -41,31 +41,24 @@ func (c *Control) sendBy(h *handle, to wire.ControlAddress, m *wire.Message) {
 	id := c.posted.Load()
 	off := (controlRecvs + int(id%controlSends)) * controlStride
 	n := m.Encode(c.mr.Bytes()[off:])
-	var flags verbs.SendFlags
-	if c.leaving > 0 || id%signalEvery == signalEvery-1 {
-		flags = verbs.Signaled
-	}
-	c.batch.SendTo(id, flags, verbs.Destination{AH: h.ah, QPN: to.QPN, QKey: to.QKey}, c.mr.SGE(off, n))
+	c.batch.SendTo(id, verbs.Signaled, verbs.Destination{AH: h.ah, QPN: to.QPN, QKey: to.QKey}, c.mr.SGE(off, n))
 	if _, err := c.batch.Post(); err != nil {
 		c.log.Warn("dc: control message not sent", "to", verbs.GID(to.GID), "err", err)
 		c.dropped.Add(1)
 		return
 	}
 	c.posted.Store(id + 1)
-	if flags == verbs.Signaled {
-		c.told = id + 1
-	}
 }
 
 func (c *Control) busy() int { return int(c.posted.Load() - c.gone.Load()) }
 
-// settle waits until the device has sent what it will tell of: it loses what lies in a
-// queue pair that is destroyed. A device does that in microseconds, and messages may be
-// lost in any case, so the wait is short.
+// settle waits until the device has sent all messages: it loses what lies in a queue pair
+// that is destroyed. A device does that in microseconds, and messages may be lost in any
+// case, so the wait is short.
 func (c *Control) settle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for end := time.Now().Add(settleTimeout); c.gone.Load() < c.told && c.reap() && time.Now().Before(end); {
+	for end := time.Now().Add(settleTimeout); c.busy() > 0 && c.reap() && time.Now().Before(end); {
 		time.Sleep(10 * time.Microsecond)
 	}
 }

@@ -3,6 +3,7 @@ package dc
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/alarm"
@@ -43,16 +44,13 @@ func (i *Initiator) Do(ctx context.Context, p *Peer, r Request) error {
 	c := i.newCall(1)
 	c.one[0] = r
 	c.one[0].Quiet = false
-	_, looked, err := i.give(p, c.one[:], c, 0)
-	found := i.found
+	_, _, found, err := i.give(p, c.one[:], c, 0)
 	c.one[0] = Request{}
 	if err == nil {
 		i.doers = append(i.doers, &c.waiter)
 	}
 	i.unlock()
-	if looked {
-		found.Dispatch()
-	}
+	found.Dispatch()
 	if err != nil {
 		i.mu.Lock()
 		i.release(c)
@@ -229,12 +227,7 @@ func (i *Initiator) Flush(ctx context.Context, p *Peer) error {
 		}
 		if over || err != nil {
 			i.doers = remove(i.doers, &f.waiter)
-			for k, other := range a.flushes {
-				if other == f {
-					a.flushes = append(a.flushes[:k], a.flushes[k+1:]...)
-					break
-				}
-			}
+			a.flushes = slices.DeleteFunc(a.flushes, func(other *flush) bool { return other == f })
 		}
 		i.unlock()
 		switch {
@@ -256,12 +249,9 @@ func (i *Initiator) time(p *Peer, at time.Duration) {
 }
 
 // expire ends requests that have waited for too long.
-func (i *Initiator) expire() {
-	i.mu.Lock()
-	if !i.open() {
-		i.mu.Unlock()
-		return
-	}
+func (i *Initiator) expire() { i.step(i.expireLocked) }
+
+func (i *Initiator) expireLocked() {
 	now, next := i.now(), alarm.Never
 	rest := i.timed[:0]
 	for _, p := range i.timed {
@@ -281,5 +271,4 @@ func (i *Initiator) expire() {
 	if next < alarm.Never {
 		i.expiry.Set(next, now)
 	}
-	i.unlock()
 }

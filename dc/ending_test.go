@@ -29,17 +29,18 @@ type held struct {
 	closing chan struct{} // close ends when it is closed; nil: with halting
 }
 
-func (h *held) place(_ *Peer, n int) (*ring, uint32, int, error) {
-	return &h.ring, h.ring.tail, min(n, len(h.ring.entries)-h.ring.len()), nil
+func (h *held) place(p *Peer, n int) (place, error) {
+	return place{p, &h.ring, h.ring.tail, min(n, len(h.ring.entries)-h.ring.len())}, nil
 }
 
-func (h *held) transmit(_ *Peer, n, _ int) (int, bool, error) {
+func (h *held) transmit(at place, _ int) (posted int, looked bool, found verbs.Polled, err error) {
+	n := at.room
 	if refused := min(h.refused, n); refused > 0 {
 		h.ring.tail += uint32(n - refused)
-		return n - refused, false, syscall.ENOMEM
+		return n - refused, false, found, syscall.ENOMEM
 	}
 	h.ring.tail += uint32(n)
-	return n, false, nil
+	return n, false, found, nil
 }
 
 func (h *held) enqueue(_ *Peer, n int)      { h.waited += n }

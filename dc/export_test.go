@@ -20,9 +20,15 @@ func (i *Initiator) KeepFreely() {
 // Owns reports whether a live session of a target is the initiator's; known is
 // false if the session is over.
 func (i *Initiator) Owns(t *Target, session uint64) (owns, known bool) {
-	sender, known := t.be.owner(session)
-	s, ok := i.be.(*software)
-	return ok && sender == s.core.ID, known
+	of, atSoftware := t.be.(*softwareTarget)
+	s, software := i.be.(*software)
+	if !atSoftware || !software {
+		return false, false
+	}
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	sender, known := of.core.Owner(session)
+	return sender == s.core.ID, known
 }
 
 // Stall has a target read no control messages until release is called.

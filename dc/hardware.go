@@ -20,8 +20,6 @@ type hardware struct {
 	// Guarded by the initiator's lock.
 	core   *dci.Machine
 	dcis   []dciQueue
-	peers  []*hardPeer // by the peer's number; nil: forgotten
-	unused []uint32    // numbers of those
 	hits   uint64
 	acting sync.WaitGroup
 }
@@ -52,7 +50,7 @@ func newHardware(i *Initiator) (_ backend, err error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.depth(64)
+	setInt(&cfg.Depth, 64)
 	h := &hardware{i: i}
 	defer func() {
 		if err != nil {
@@ -104,9 +102,9 @@ func (h *hardware) follow(changes iter.Seq2[verbs.GIDEntry, error]) {
 		h.routes.gid.put(now)
 		h.routes.expire()
 		h.i.mu.Lock()
-		for _, x := range h.peers {
-			if x != nil {
-				if err := h.rerouted(x); err != nil {
+		for _, p := range h.i.peers {
+			for ; p != nil; p = p.next {
+				if err := h.rerouted(p); err != nil {
 					h.i.cfg.Logger.Warn("dc: address handle", "err", err)
 				}
 			}
@@ -116,7 +114,11 @@ func (h *hardware) follow(changes iter.Seq2[verbs.GIDEntry, error]) {
 }
 
 // rerouted drops the way to a peer if that is stale and no request is under way.
-func (h *hardware) rerouted(x *hardPeer) error {
+func (h *hardware) rerouted(p *Peer) error {
+	if p.a == nil || p.a.hard == nil {
+		return nil
+	}
+	x := p.a.hard
 	r := x.route
 	if r == nil || !r.stale.Load() || x.m.Outstanding()+x.m.Pending() > 0 {
 		return nil
@@ -157,22 +159,16 @@ func (h *hardware) resolve(p *Peer) error {
 	case a.MTU != h.mtu:
 		return fmt.Errorf("%w: the target's MTU is %d bytes, this end's %d", verbs.ErrAttributes, a.MTU.Bytes(), h.mtu.Bytes())
 	}
-	if n := len(h.unused); n > 0 {
-		p.number, h.unused = h.unused[n-1], h.unused[:n-1]
-	} else {
-		p.number = uint32(len(h.peers))
-		h.peers = append(h.peers, nil)
-	}
 	return nil
 }
 
 func (h *hardware) meet(p *Peer) *hardPeer {
-	x := h.peers[p.number]
-	if x == nil {
-		x = &hardPeer{m: dci.Peer{Number: p.number}, owner: p, to: verbs.Target{QPN: p.addr.QPN, DCKey: dcKey(p.key, p.addr.Generation)}}
-		h.peers[p.number] = x
+	a := p.active()
+	if a.hard == nil {
+		a.hard = &hardPeer{owner: p, to: verbs.Target{QPN: p.addr.QPN, DCKey: dcKey(p.key, p.addr.Generation)}}
+		a.hard.m.Owner = a.hard
 	}
-	return x
+	return a.hard
 }
 
 func (h *hardware) attach(_ context.Context, p *Peer) error {
@@ -187,7 +183,7 @@ func (h *hardware) attach(_ context.Context, p *Peer) error {
 // ready finds the way to a peer. mu must be held, and is released for a while.
 func (h *hardware) ready(p *Peer) error {
 	x := h.meet(p)
-	if err := h.rerouted(x); err != nil {
+	if err := h.rerouted(p); err != nil {
 		return err
 	}
 	if x.route != nil {
@@ -221,45 +217,47 @@ func (h *hardware) placed(x *hardPeer) error {
 }
 
 func (h *hardware) leave(p *Peer, forever bool) error {
-	x := h.peers[p.number]
-	if x != nil && x.m.Outstanding()+x.m.Pending() > 0 {
-		return fmt.Errorf("%w: %d requests are under way", ErrInUse, x.m.Outstanding()+x.m.Pending())
+	if p.a == nil || p.a.hard == nil {
+		return nil
+	}
+	x := p.a.hard
+	if n := x.m.Outstanding() + x.m.Pending(); n > 0 {
+		return fmt.Errorf("%w: %d requests are under way", ErrInUse, n)
 	}
 	if !forever {
 		return nil
 	}
-	h.peers[p.number] = nil
-	h.unused = append(h.unused, p.number)
-	if x != nil && x.route != nil {
-		return h.routes.put(x.route)
+	p.a.hard = nil
+	if x.route == nil {
+		return nil
 	}
-	return nil
+	return h.routes.put(x.route)
 }
 
-func (h *hardware) place(p *Peer, n int) (*ring, uint32, int, error) {
+func (h *hardware) place(p *Peer, n int) (place, error) {
 	if err := h.ready(p); err != nil || len(p.a.queue) > 0 {
-		return nil, 0, 0, err
+		return place{}, err
 	}
-	m := &h.peers[p.number].m
+	m := &p.a.hard.m
 	if !h.core.Place(m) {
-		return nil, 0, 0, nil
+		return place{}, nil
 	}
 	if n = h.core.Admit(m, n); n == 0 {
 		h.core.Settle(m)
-		return nil, 0, 0, nil
+		return place{}, nil
 	}
 	d := m.DCI()
-	return &h.dcis[d.Index].ring, d.Position(0), n, nil
+	return place{p, &h.dcis[d.Index].ring, d.Position(0), n}, nil
 }
 
-func (h *hardware) transmit(p *Peer, n, _ int) (int, bool, error) {
-	x := h.peers[p.number]
-	if err := h.postAll(x, n); err != nil {
+func (h *hardware) transmit(at place, _ int) (posted int, looked bool, found verbs.Polled, err error) {
+	x := at.peer.a.hard
+	if err := h.postAll(x, at.room); err != nil {
 		h.core.Settle(&x.m)
-		return 0, false, err
+		return 0, false, found, err
 	}
-	h.hits += uint64(n)
-	return n, false, nil
+	h.hits += uint64(at.room)
+	return at.room, false, found, nil
 }
 
 // post posts n requests that waited. One that is refused fails alone.
@@ -302,7 +300,7 @@ func (h *hardware) postAll(x *hardPeer, n int) error {
 }
 
 func (h *hardware) enqueue(p *Peer, n int) {
-	m := &h.peers[p.number].m
+	m := &p.a.hard.m
 	if !h.core.Place(m) {
 		h.i.failQueue(p, opError("post to", p.addr.String(), h.core.Lost()))
 		return
@@ -310,7 +308,7 @@ func (h *hardware) enqueue(p *Peer, n int) {
 	h.core.Enqueue(m, n)
 }
 
-func (h *hardware) withdrawn(p *Peer, n int) { h.core.Withdraw(&h.peers[p.number].m, n) }
+func (h *hardware) withdrawn(p *Peer, n int) { h.core.Withdraw(&p.a.hard.m, n) }
 
 // pump posts what waits and now finds room.
 func (h *hardware) pump() {
@@ -321,7 +319,7 @@ func (h *hardware) pump() {
 			if m == nil {
 				break
 			}
-			x := h.peers[m.Number]
+			x := m.Owner.(*hardPeer)
 			q := &h.dcis[d.Index]
 			for k := range n {
 				*q.ring.at(d.Position(k)) = x.owner.a.queue[k]
@@ -335,14 +333,13 @@ func (h *hardware) pump() {
 func (h *hardware) completed(tag uint64, wc *verbs.WC) {
 	failed := wc.Status() != verbs.WCSuccess
 	if _, ok := h.core.Completed(tag, failed); !ok {
-		h.i.stray++
 		return
 	}
 	e := h.dcis[tag>>tagBits].ring.at(uint32(tag))
 	var err error
 	if failed {
 		err = requestError(e, wc)
-		if x := h.peers[e.peer.number]; wc.Status() == verbs.WCRetryExceeded && x.route != nil {
+		if x := e.peer.a.hard; wc.Status() == verbs.WCRetryExceeded && x.route != nil {
 			h.routes.doubt(x.route) // the neighbour may have another link-layer address
 		}
 	}
@@ -351,8 +348,8 @@ func (h *hardware) completed(tag uint64, wc *verbs.WC) {
 }
 
 func (h *hardware) abort(p *Peer) {
-	if x := h.peers[p.number]; x != nil {
-		h.core.Abort(&x.m)
+	if p.a.hard != nil {
+		h.core.Abort(&p.a.hard.m)
 	}
 }
 
@@ -362,7 +359,7 @@ func (h *hardware) stats(s *Stats) {
 }
 
 func (h *hardware) peerStats(p *Peer, s *PeerStats) {
-	if x := h.peers[p.number]; x != nil {
+	if x := p.a.hard; x != nil {
 		s.Attaches, s.Attached = x.m.Attaches, x.m.DCI() != nil
 	}
 }

@@ -21,7 +21,7 @@ func (h *hardware) urgent() {
 				h.i.cfg.Logger.Error("dc: abort DCI", "err", err)
 			}
 		case dci.GiveUp:
-			p := h.peers[a.Peer.Number].owner
+			p := a.Peer.Owner.(*hardPeer).owner
 			h.i.failQueue(p, opError("post to", p.addr.String(), errors.Join(dci.ErrLost, a.Err)))
 		default:
 			rest = append(rest, a)
@@ -65,10 +65,7 @@ func (h *hardware) act(a dci.Action) {
 		if err != nil {
 			i.cfg.Logger.Error("dc: state of DCI", "err", err)
 		}
-		i.mu.Lock()
-		h.core.Checked(a, err != nil || attr.State != verbs.StateRTS)
-		h.urgent()
-		i.mu.Unlock()
+		h.step(func() { h.core.Checked(a, err != nil || attr.State != verbs.StateRTS) })
 	case dci.ResetStream:
 		i.mu.Lock()
 		useless := !a.DCI.Ready() // the whole DCI is going to be reset
@@ -80,10 +77,7 @@ func (h *hardware) act(a dci.Action) {
 		if err != nil {
 			i.cfg.Logger.Warn("dc: reset of stream; the whole DCI is reset instead", "err", err)
 		}
-		i.mu.Lock()
-		h.core.StreamReset(a, err)
-		h.urgent()
-		i.mu.Unlock()
+		h.step(func() { h.core.StreamReset(a, err) })
 	case dci.Recover:
 		err := qp.ToReset()
 		if err == nil {
@@ -95,9 +89,14 @@ func (h *hardware) act(a dci.Action) {
 		if err != nil {
 			i.cfg.Logger.Error("dc: DCI lost", "err", err)
 		}
-		i.mu.Lock()
-		h.core.Recovered(a.DCI, err)
-		h.urgent()
-		i.mu.Unlock()
+		h.step(func() { h.core.Recovered(a.DCI, err) })
 	}
+}
+
+// step passes something to the machine.
+func (h *hardware) step(f func()) {
+	h.i.mu.Lock()
+	defer h.i.mu.Unlock()
+	f()
+	h.urgent()
 }

@@ -31,8 +31,8 @@ func newHardwareTarget(t *Target) (_ targetBackend, err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, t.closeQueues())
-			t.cq, t.srq = nil, nil
+			err = errors.Join(err, t.queues.Close())
+			t.queues = nil
 		}
 	}()
 	h := &hardwareTarget{log: cfg.Logger}
@@ -84,8 +84,6 @@ func (h *hardwareTarget) address() Address { return h.addr }
 func (h *hardwareTarget) incarnation() uint64 { return h.addr.Generation }
 
 func (h *hardwareTarget) stats() TargetStats { return TargetStats{} }
-
-func (h *hardwareTarget) owner(uint64) (uint64, bool) { return 0, false }
 
 func (h *hardwareTarget) stop() {
 	h.cancel()

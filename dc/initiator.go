@@ -84,15 +84,10 @@ type InitiatorConfig struct {
 }
 
 func (c *InitiatorConfig) defaults() {
-	set := func(v *int, def int) {
-		if *v <= 0 {
-			*v = def
-		}
-	}
-	set(&c.Contexts, 16)
-	set(&c.Quota, 32)
-	set(&c.MaxPending, 1024)
-	set(&c.MaxSGE, 1)
+	setInt(&c.Contexts, 16)
+	setInt(&c.Quota, 32)
+	setInt(&c.MaxPending, 1024)
+	setInt(&c.MaxSGE, 1)
 	setTime(&c.Hold, 100*time.Millisecond)
 	setTime(&c.MaxWait, 2*time.Second)
 	setTime(&c.ConnectTimeout, 5*time.Second)
@@ -112,10 +107,9 @@ func setTime(v *time.Duration, def time.Duration) {
 	*v = min(*v, longestTime)
 }
 
-// depth sets what a back end has if nothing is said.
-func (c *InitiatorConfig) depth(def int) {
-	if c.Depth <= 0 {
-		c.Depth = def
+func setInt(v *int, def int) {
+	if *v <= 0 {
+		*v = def
 	}
 }
 
@@ -156,11 +150,9 @@ type Initiator struct {
 	doers   []*verbs.Waiter // of goroutines in Do and Flush
 	outside int             // goroutines that end requests without having polled
 	woken   bool            // they have ended what a goroutine waits for, perhaps parked
-	found   verbs.Polled    // of a goroutine that has posted and looked at once, and is about to deliver it
 	polling int             // goroutines that look, and will perform
 	expiry  alarm.Alarm     // of requests with a timeout
 	timed   []*Peer         // that have such requests
-	stray   uint64
 	dropped uint64
 	lost    error // the completion queue cannot be polled any more
 	closed  bool
@@ -248,6 +240,18 @@ func (i *Initiator) Hardware() bool {
 	return ok
 }
 
+// step calls f with the lock, unless the initiator is closed or lost, and does then what the
+// back end has to do.
+func (i *Initiator) step(f func()) {
+	i.mu.Lock()
+	if !i.open() {
+		i.mu.Unlock()
+		return
+	}
+	f()
+	i.unlock()
+}
+
 // unlock does what the back end has to do, and gives up the lock.
 func (i *Initiator) unlock() {
 	if i.open() && i.be.busy() {
@@ -285,7 +289,7 @@ func (i *Initiator) wake() {
 	}
 }
 
-// wakeTakers is rouse for completions that come without polling.
+// wakeTakers wakes a goroutine for completions that come without polling.
 func (i *Initiator) wakeTakers() {
 	if n := len(i.takers); n > 0 && i.done.len() > 0 {
 		i.takers[n-1].Wake()

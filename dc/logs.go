@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
-	"sync"
+	"sync/atomic"
 )
 
 // logsKept is how many log records may wait for a handler. More are dropped.
@@ -22,7 +22,7 @@ func logsOf(l *slog.Logger) *slog.Logger {
 	if _, ok := l.Handler().(*logHandler); ok || l.Handler() == slog.DiscardHandler {
 		return l
 	}
-	return slog.New(&logHandler{to: l.Handler(), logs: new(logs)})
+	return slog.New(&logHandler{to: l.Handler(), logs: &logs{queue: make(chan func(), logsKept)}})
 }
 
 type logHandler struct {
@@ -51,20 +51,20 @@ func (h *logHandler) WithGroup(name string) slog.Handler {
 
 // logs are records that wait for their handlers.
 type logs struct {
-	mu      sync.Mutex
-	queue   []func()
-	running bool // a goroutine hands them out
+	queue   chan func()
+	running atomic.Bool // a goroutine hands them out
 }
 
 func (l *logs) add(f func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.queue) == logsKept {
-		return
+	select {
+	case l.queue <- f:
+		l.start()
+	default:
 	}
-	l.queue = append(l.queue, f)
-	if !l.running {
-		l.running = true
+}
+
+func (l *logs) start() {
+	if l.running.CompareAndSwap(false, true) {
 		go l.run()
 	}
 }
@@ -75,21 +75,17 @@ func (l *logs) run() {
 		if r := recover(); r != nil {
 			fmt.Fprintf(os.Stderr, "dc: a log handler panicked: %v\n%s", r, debug.Stack())
 		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.running = len(l.queue) > 0; l.running {
-			go l.run()
+		l.running.Store(false)
+		if len(l.queue) > 0 {
+			l.start()
 		}
 	}()
 	for {
-		l.mu.Lock()
-		if len(l.queue) == 0 {
-			l.mu.Unlock()
+		select {
+		case f := <-l.queue:
+			f()
+		default:
 			return
 		}
-		f := l.queue[0]
-		l.queue = l.queue[1:]
-		l.mu.Unlock()
-		f()
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"slices"
 
+	"github.com/goverbs/goverbs/dc/internal/session"
 	"github.com/goverbs/goverbs/dc/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -13,13 +14,12 @@ import (
 // do not change. One that was never used costs some 120 bytes and no queue
 // pair.
 type Peer struct {
-	i      *Initiator
-	addr   Address
-	key    uint64
-	number uint32
-	gone   bool
-	next   *Peer // with the same hash
-	a      *activity
+	i    *Initiator
+	addr Address
+	key  uint64
+	gone bool
+	next *Peer // with the same hash
+	a    *activity
 }
 
 // activity is the state of a peer that was used.
@@ -31,6 +31,18 @@ type activity struct {
 	flushes []*flush
 	full    bool // a request was refused
 	timed   bool // some requests have a timeout
+
+	// What the back end keeps of it, or nil.
+	soft *session.Peer
+	hard *hardPeer
+}
+
+// active returns the state of the peer, which is made if there is none.
+func (p *Peer) active() *activity {
+	if p.a == nil {
+		p.a = &activity{}
+	}
+	return p.a
 }
 
 // flush is a call of Flush.
@@ -121,31 +133,25 @@ func (i *Initiator) Attach(ctx context.Context, p *Peer) error {
 // ready, or else closed ([InitiatorConfig.CloseSessions]). It returns at once; a target
 // with a closed session is told until it replies. Detaching from a target without a
 // session is not an error.
-func (i *Initiator) Detach(p *Peer) error {
-	i.mu.Lock()
-	err := i.mine(p)
-	if err == nil {
-		err = i.be.leave(p, false)
-	}
-	i.unlock()
-	return opError("detach from", p.name(), err)
-}
+func (i *Initiator) Detach(p *Peer) error { return i.leave("detach from", p, false) }
 
 // Forget gives up what the initiator keeps of a target, and closes its session
 // if there is one. It is refused with [ErrInUse] while requests of the peer are
 // under way. The peer must not be used again: calls refuse it with [ErrClosed].
 // The same address can be resolved anew.
-func (i *Initiator) Forget(p *Peer) error {
+func (i *Initiator) Forget(p *Peer) error { return i.leave("forget", p, true) }
+
+func (i *Initiator) leave(op string, p *Peer, forever bool) error {
 	i.mu.Lock()
 	err := i.mine(p)
 	if err == nil {
-		err = i.be.leave(p, true)
+		err = i.be.leave(p, forever)
 	}
-	if err == nil {
+	if err == nil && forever {
 		i.unlink(p)
 	}
 	i.unlock()
-	return opError("forget", p.name(), err)
+	return opError(op, p.name(), err)
 }
 
 func (i *Initiator) unlink(p *Peer) {

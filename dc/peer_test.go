@@ -13,6 +13,6 @@ import (
 // index by address; one that was used costs twice as much.
 func TestPeerIsSmall(t *testing.T) {
 	require.LessOrEqual(t, reflect.TypeFor[Peer]().Size(), uintptr(96))
-	used := reflect.TypeFor[session.Peer]().Size() + reflect.TypeFor[softPeer]().Size() + reflect.TypeFor[activity]().Size()
+	used := reflect.TypeFor[session.Peer]().Size() + reflect.TypeFor[activity]().Size()
 	require.LessOrEqual(t, used, uintptr(480))
 }

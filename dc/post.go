@@ -1,6 +1,10 @@
 package dc
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/verbs"
+)
 
 // Post gives requests to a target, in order, and returns the number taken.
 // Each of those has exactly one completion, or none if it is [Request.Quiet] and
@@ -9,42 +13,40 @@ import "fmt"
 // that cannot be right is refused, and with it all of the call.
 func (i *Initiator) Post(p *Peer, rs ...Request) (int, error) {
 	i.mu.Lock()
-	n, _, err := i.give(p, rs, nil, -1)
+	n, _, _, err := i.give(p, rs, nil, -1)
 	i.unlock()
 	return n, err
 }
 
-// give posts or keeps requests, and returns the number taken, and whether it has
-// looked for completions. mu must be held, and may be released for
-// a while.
-func (i *Initiator) give(p *Peer, rs []Request, c *call, look int) (n int, looked bool, err error) {
+// give posts or keeps requests, and returns the number taken. looked reports whether it has
+// looked for completions, as look says; then found must be dispatched without the lock. mu
+// must be held, and may be released for a while.
+func (i *Initiator) give(p *Peer, rs []Request, c *call, look int) (n int, looked bool, found verbs.Polled, err error) {
 	if err := i.mine(p); err != nil {
-		return 0, false, opError("post to", p.name(), err)
+		return 0, false, found, opError("post to", p.name(), err)
 	}
 	for k := range rs {
 		if err := rs[k].check(&i.cfg); err != nil {
-			return 0, false, opError("post to", p.addr.String(), err)
+			return 0, false, found, opError("post to", p.addr.String(), err)
 		}
 	}
-	if p.a == nil {
-		p.a = &activity{}
-	}
+	p.active()
 	if len(rs) == 0 {
-		return 0, false, nil
+		return 0, false, found, nil
 	}
-	r, first, room, err := i.be.place(p, len(rs))
-	if room > 0 {
-		for k := range rs[:room] {
-			i.fill(r.at(first+uint32(k)), p, &rs[k], c)
+	at, err := i.be.place(p, len(rs))
+	if at.room > 0 {
+		for k := range rs[:at.room] {
+			i.fill(at.ring.at(at.first+uint32(k)), p, &rs[k], c)
 		}
-		n, looked, err = i.be.transmit(p, room, look)
+		n, looked, found, err = i.be.transmit(at, look)
 		if n == len(rs) {
-			return n, looked, nil
+			return n, looked, found, nil
 		}
-		p.a.posted -= uint64(room - n)
+		p.a.posted -= uint64(at.room - n)
 	}
 	if err != nil {
-		return n, looked, opError("post to", p.addr.String(), err)
+		return n, looked, found, opError("post to", p.addr.String(), err)
 	}
 	kept := min(len(rs)-n, max(i.cfg.MaxPending-len(p.a.queue), 0)) // more may wait, if some came back
 	i.keep(p, rs[n:n+kept], c)
@@ -52,7 +54,7 @@ func (i *Initiator) give(p *Peer, rs []Request, c *call, look int) (n int, looke
 		p.a.full = true
 		err = opError("post to", p.addr.String(), fmt.Errorf("%w: %d requests wait", ErrQueueFull, i.cfg.MaxPending))
 	}
-	return n, looked, err
+	return n, looked, found, err
 }
 
 // keep lets requests wait for their target.

@@ -31,7 +31,6 @@ func newTestSoftware(t *testing.T) (_ *software, _ *contextQP, _ *session.Contex
 		s.timer.Stop()
 		i.be = h
 	})
-	s.peers = append(s.peers, nil)
 	m := s.meet(p)
 	core.Enqueue(m, 0, 1)
 	core.Received(&wire.Message{Kind: wire.Alive, Sender: 1, MTU: 3}, 1)

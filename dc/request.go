@@ -137,21 +137,22 @@ func (r *Request) pieces() []verbs.SGE {
 // add puts the request into a batch under an id of the initiator's.
 func (r *Request) add(b *verbs.Batch, id uint64, signaled verbs.SendFlags) {
 	flags := r.Flags&(verbs.Solicited|verbs.Fence|verbs.Inline) | signaled
+	one := [1]verbs.SGE{r.Local}
+	local := one[:]
 	if r.List != nil {
-		r.addList(b, id, flags)
-		return
+		local = r.List
 	}
 	switch r.Op {
 	case Send:
-		b.Send(id, flags, r.Local)
+		b.Send(id, flags, local...)
 	case SendImm:
-		b.SendImm(id, flags, r.Imm, r.Local)
+		b.SendImm(id, flags, r.Imm, local...)
 	case Write:
-		b.Write(id, flags, r.Remote, r.Local)
+		b.Write(id, flags, r.Remote, local...)
 	case WriteImm:
-		b.WriteImm(id, flags, r.Imm, r.Remote, r.Local)
+		b.WriteImm(id, flags, r.Imm, r.Remote, local...)
 	case Read:
-		b.Read(id, flags, r.Remote, r.Local)
+		b.Read(id, flags, r.Remote, local...)
 	case FetchAdd:
 		b.FetchAdd(id, flags, r.Remote, r.Value, r.Local)
 	case CmpSwap:
@@ -160,21 +161,6 @@ func (r *Request) add(b *verbs.Batch, id uint64, signaled verbs.SendFlags) {
 		b.MaskedCmpSwap(id, flags, r.Remote, verbs.MaskedCmpSwap{Compare: r.Compare, CompareMask: r.CompareMask, Swap: r.Value, SwapMask: r.Mask}, r.Local)
 	case MaskedFetchAdd:
 		b.MaskedFetchAdd(id, flags, r.Remote, verbs.MaskedFetchAdd{Add: r.Value, Boundary: r.Mask}, r.Local)
-	}
-}
-
-func (r *Request) addList(b *verbs.Batch, id uint64, flags verbs.SendFlags) {
-	switch r.Op {
-	case Send:
-		b.Send(id, flags, r.List...)
-	case SendImm:
-		b.SendImm(id, flags, r.Imm, r.List...)
-	case Write:
-		b.Write(id, flags, r.Remote, r.List...)
-	case WriteImm:
-		b.WriteImm(id, flags, r.Imm, r.Remote, r.List...)
-	case Read:
-		b.Read(id, flags, r.Remote, r.List...)
 	}
 }
 

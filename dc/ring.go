@@ -3,6 +3,7 @@ package dc
 import (
 	"errors"
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/goverbs/goverbs/verbs"
@@ -89,18 +90,17 @@ func (i *Initiator) finish(e *entry, err error) {
 
 // flushed ends the calls of Flush that wait for a request.
 func (i *Initiator) flushed(a *activity, seq uint64) {
-	for k := 0; k < len(a.flushes); k++ {
-		f := a.flushes[k]
-		if seq > f.mark {
-			continue
+	a.flushes = slices.DeleteFunc(a.flushes, func(f *flush) bool {
+		if seq <= f.mark {
+			f.left--
 		}
-		if f.left--; f.left == 0 {
-			f.waiter.Wake()
-			i.woken = i.woken || i.outside > 0
-			a.flushes = append(a.flushes[:k], a.flushes[k+1:]...)
-			k--
+		if f.left > 0 {
+			return false
 		}
-	}
+		f.waiter.Wake()
+		i.woken = i.woken || i.outside > 0
+		return true
+	})
 }
 
 // completions is a queue of what Poll returns.

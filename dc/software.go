@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,20 +26,11 @@ type software struct {
 	// Guarded by the initiator's lock.
 	core   *session.Initiator
 	qps    []contextQP
-	peers  []*softPeer // by the peer's number
-	unused []uint32    // numbers of those that were forgotten
 	joins  map[*Peer][]chan error
 	spare  []session.Action // memory for core.Actions
 	reply  [AddressLen]byte
 	acting sync.WaitGroup
-	rests  rests            // of the goroutines that perform
-	placed *session.Context // by the last place, for transmit
-}
-
-// softPeer is the state of a peer that was used.
-type softPeer struct {
-	m     *session.Peer
-	owner *Peer
+	rests  rests // of the goroutines that perform
 }
 
 // contextQP is the queue pair of an initiator context.
@@ -57,7 +49,7 @@ type contextQP struct {
 
 func newSoftware(i *Initiator) (_ backend, err error) {
 	cfg := &i.cfg
-	cfg.depth(31)
+	setInt(&cfg.Depth, 31)
 	s := &software{i: i, ctl: cfg.Control, joins: make(map[*Peer][]chan error)}
 	if cfg.ReplyTo != (Address{}) {
 		w := cfg.ReplyTo.wire()
@@ -113,40 +105,31 @@ func (s *software) resolve(p *Peer) error {
 	if p.addr.Hardware {
 		return errors.Join(verbs.ErrUnsupported, errors.New("a DCT needs an initiator of the hardware back end"))
 	}
-	if n := len(s.unused); n > 0 {
-		p.number, s.unused = s.unused[n-1], s.unused[:n-1]
-		return nil
-	}
-	p.number = uint32(len(s.peers))
-	s.peers = append(s.peers, nil)
 	return nil
 }
 
 // meet returns the machine's peer, and makes it first if there is none.
 func (s *software) meet(p *Peer) *session.Peer {
-	if x := s.peers[p.number]; x != nil {
-		return x.m
+	a := p.active()
+	if a.soft == nil {
+		a.soft = s.core.AddPeer(session.PeerAddress{At: p.addr.control(), Generation: p.addr.Generation, Service: p.addr.Service != 0, Key: p.key})
+		a.soft.Owner = p
 	}
-	x := &softPeer{owner: p}
-	x.m = s.core.AddPeer(session.PeerAddress{At: p.addr.control(), Generation: p.addr.Generation, Service: p.addr.Service != 0, Key: p.key})
-	x.m.Owner = x
-	s.peers[p.number] = x
-	return x.m
+	return a.soft
 }
 
-func owner(m *session.Peer) *Peer { return m.Owner.(*softPeer).owner }
+func owner(m *session.Peer) *Peer { return m.Owner.(*Peer) }
 
 func (s *software) leave(p *Peer, forever bool) error {
-	now := s.i.now()
-	x := s.peers[p.number]
-	switch {
-	case x == nil:
-	case forever && !s.core.Remove(x.m, now), !forever && !s.core.Dismiss(x.m, now):
-		return ErrInUse
+	if p.a == nil || p.a.soft == nil {
+		return nil
 	}
+	drop := s.core.Dismiss
 	if forever {
-		s.peers[p.number] = nil
-		s.unused = append(s.unused, p.number)
+		drop = s.core.Remove
+	}
+	if !drop(p.a.soft, s.i.now()) {
+		return ErrInUse
 	}
 	return nil
 }
@@ -180,13 +163,8 @@ func (s *software) attach(ctx context.Context, p *Peer) error {
 		return err
 	default:
 	}
-	rest := s.joins[p][:0]
-	for _, other := range s.joins[p] {
-		if other != done {
-			rest = append(rest, other)
-		}
-	}
-	if s.joins[p] = rest; len(rest) == 0 {
+	s.joins[p] = slices.DeleteFunc(s.joins[p], func(other chan error) bool { return other == done })
+	if len(s.joins[p]) == 0 {
 		delete(s.joins, p)
 		if i.open() { // a peer that is being attached to cannot be forgotten
 			s.core.Withdraw(m, 0, true)
@@ -212,7 +190,7 @@ func (s *software) attached(p *Peer, err error) {
 func (s *software) stats(out *Stats) {
 	c := s.core.Counted()
 	*out = Stats{Attaches: c.Attaches, Resumes: c.Resumes, Hits: c.Hits, Evictions: c.Evictions, Busy: c.Busy, NotReady: c.NotReady,
-		Waits: c.Waits, Waited: c.Waited, GaveWay: c.GaveWay, Failures: c.Failures, Retransmits: c.Retransmits, Lookups: c.Lookups, Stale: c.Stale,
+		Waits: c.Waits, Waited: c.Waited, GaveWay: c.GaveWay, Failures: c.Failures, Retransmits: c.Retransmits, Lookups: c.Lookups,
 		Malformed: c.Malformed, Live: c.Live, Kept: c.Kept, Waiting: c.Waiting}
 	if s.ctl != nil {
 		out.Malformed += s.ctl.malformed.Load()
@@ -220,8 +198,7 @@ func (s *software) stats(out *Stats) {
 }
 
 func (s *software) peerStats(p *Peer, out *PeerStats) {
-	if x := s.peers[p.number]; x != nil {
-		m := x.m
+	if m := p.a.soft; m != nil {
 		out.Attaches, out.Resumes, out.Failures, out.Waits, out.Waited = m.Stats.Attaches, m.Stats.Resumes, m.Stats.Failures, m.Stats.Waits, m.Stats.Waited
 		out.Attached = m.Context() != nil && m.Context().Attached()
 	}
@@ -231,42 +208,20 @@ func (s *software) queuePairs() int { return len(s.qps) + 1 }
 
 // received takes a control message.
 func (s *software) received(m *wire.Message) {
-	i := s.i
-	i.mu.Lock()
-	if !i.open() {
-		i.mu.Unlock()
-		return
-	}
-	s.core.Received(m, i.now())
-	joins := len(s.joins)
-	i.unlock()
+	joins := 0
+	s.i.step(func() {
+		s.core.Received(m, s.i.now())
+		joins = len(s.joins)
+	})
 	if joins > 0 {
 		yield() // a goroutine that waits for a session goes first
 	}
 }
 
 // moved: the local GID has another place in the GID table.
-func (s *software) moved() {
-	i := s.i
-	i.mu.Lock()
-	if !i.open() {
-		i.mu.Unlock()
-		return
-	}
-	s.core.Moved(i.now())
-	i.unlock()
-}
+func (s *software) moved() { s.i.step(func() { s.core.Moved(s.i.now()) }) }
 
-func (s *software) tick() {
-	i := s.i
-	i.mu.Lock()
-	if !i.open() {
-		i.mu.Unlock()
-		return
-	}
-	s.core.Tick(i.now())
-	i.unlock()
-}
+func (s *software) tick() { s.i.step(func() { s.core.Tick(s.i.now()) }) }
 
 func (s *software) stop() {
 	s.timer.Stop()
@@ -286,7 +241,6 @@ func (s *software) stop() {
 	}
 	s.core.Actions = nil
 	s.i.mu.Unlock()
-	s.ctl.lastWords()
 	for k := range last {
 		s.send(&last[k])
 	}

@@ -175,7 +175,7 @@ func (s *software) join(a *session.Action) {
 	rts.Attr.SQPSN = a.Context.Session.PSN
 	again := a.Again
 	err := s.ctl.gid.attempt(func(gid verbs.GIDEntry) error {
-		toResponder(rtr, s.ctl, gid, &a.Message, a.Message.PSN, i.cfg.TrafficClass)
+		toResponder(rtr, s.ctl, gid, &a.Message, i.cfg.TrafficClass)
 		rtr.Attr.MaxDestReadAtomic = 0 // there are no READs here, and room for them would be made and cleared each time
 		q.mtu = rtr.Attr.PathMTU.Bytes()
 		steps := q.way[2:]
@@ -236,11 +236,5 @@ func (s *software) lookUp(m *session.Peer) {
 	if err != nil && i.ctx.Err() == nil {
 		i.cfg.Logger.Info("dc: target not found", "target", p.addr, "err", err)
 	}
-	i.mu.Lock()
-	if !i.open() {
-		i.mu.Unlock()
-		return
-	}
-	s.core.Found(m, a.control(), err, i.now())
-	i.unlock()
+	i.step(func() { s.core.Found(m, a.control(), err, i.now()) })
 }

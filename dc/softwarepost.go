@@ -8,45 +8,38 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-func (s *software) place(p *Peer, n int) (*ring, uint32, int, error) {
-	known := s.peers[p.number]
-	if known == nil {
-		s.meet(p)
-		return nil, 0, 0, nil
-	}
-	x := s.core.Admit(known.m)
+func (s *software) place(p *Peer, n int) (place, error) {
+	x := s.core.Admit(s.meet(p))
 	if x == nil || len(p.a.queue) > 0 {
-		return nil, 0, 0, nil
+		return place{}, nil
 	}
 	q := &s.qps[x.Index]
-	s.placed = x
-	return &q.ring, q.ring.tail, s.core.Allow(x, n, s.i.cfg.Depth-q.ring.len()), nil
+	return place{p, &q.ring, q.ring.tail, s.core.Allow(x, n, s.i.cfg.Depth-q.ring.len())}, nil
 }
 
-func (s *software) transmit(_ *Peer, n, look int) (int, bool, error) {
-	x := s.placed
+func (s *software) transmit(at place, look int) (n int, looked bool, found verbs.Polled, err error) {
+	x := at.peer.a.soft.Context()
 	q := &s.qps[x.Index]
-	if n > 1 || look < 0 {
-		n, err := s.post(x, q, n, s.add(x, q, n), look)
+	if n = at.room; n > 1 || look < 0 {
+		n, found, err = s.post(x, q, n, s.add(x, q, n), look)
 		s.core.Stats.Hits += uint64(n)
 		if err != nil {
 			s.uncovered(x, q)
 		}
-		return n, look >= 0, err
+		return n, look >= 0, found, err
 	}
 	// What most do: one request, and a look for its completion.
 	i, pos := s.i, q.ring.tail
 	e := q.ring.at(pos)
 	e.silent = false
 	e.add(q.batch, i.d.ID(tag(x.Index, pos)), verbs.Signaled)
-	var err error
-	if n, i.found, err = i.d.PostPoll(q.batch, look); n == 0 {
-		return 0, true, err
+	if n, found, err = i.d.PostPoll(q.batch, look); n == 0 {
+		return 0, true, found, err
 	}
 	q.ring.tail = pos + 1
 	s.core.Posted(x, 1, e.packets(q.mtu))
 	s.core.Stats.Hits++
-	return 1, true, nil // an error of the queue is told by Lost
+	return 1, true, found, nil // an error of the queue is told by Lost
 }
 
 // add prepares the n requests behind the ring's tail to be posted, and returns the
@@ -83,11 +76,10 @@ func (s *software) uncovered(x *session.Context, q *contextQP) {
 }
 
 // post posts the n requests that were added, of so many packets, and returns the
-// number that the device took. Completions that were looked for are in the initiator's
-// found.
-func (s *software) post(x *session.Context, q *contextQP, n, packets, look int) (posted int, err error) {
+// number that the device took and, with look from 0 on, what it has found.
+func (s *software) post(x *session.Context, q *contextQP, n, packets, look int) (posted int, found verbs.Polled, err error) {
 	if look >= 0 {
-		posted, s.i.found, err = s.i.d.PostPoll(q.batch, look)
+		posted, found, err = s.i.d.PostPoll(q.batch, look)
 	} else {
 		posted, err = q.batch.Post()
 	}
@@ -103,7 +95,7 @@ func (s *software) post(x *session.Context, q *contextQP, n, packets, look int) 
 		q.ring.tail += uint32(posted)
 		s.core.Posted(x, posted, packets)
 	}
-	return posted, err
+	return posted, found, err
 }
 
 // postAll posts requests that waited. One that is refused fails alone, in turn.
@@ -129,7 +121,8 @@ func (s *software) postAll(x *session.Context, n int) {
 }
 
 func (s *software) postWaiting(x *session.Context, q *contextQP, n int) (int, error) {
-	return s.post(x, q, n, s.add(x, q, n), -1)
+	posted, _, err := s.post(x, q, n, s.add(x, q, n), -1)
+	return posted, err
 }
 
 // pump posts what waits for the target of an attached context.
@@ -151,7 +144,7 @@ func (s *software) pump(x *session.Context) {
 }
 
 func (s *software) enqueue(p *Peer, n int) {
-	m := s.peers[p.number].m
+	m := p.a.soft
 	var now time.Duration // does not matter to a peer that waits already
 	if m.Context() == nil && !m.Waiting() {
 		now = s.i.now()
@@ -162,20 +155,15 @@ func (s *software) enqueue(p *Peer, n int) {
 	}
 }
 
-func (s *software) withdrawn(p *Peer, n int) { s.core.Withdraw(s.peers[p.number].m, n, false) }
+func (s *software) withdrawn(p *Peer, n int) { s.core.Withdraw(p.a.soft, n, false) }
 
 func (s *software) completed(tag uint64, wc *verbs.WC) {
 	k, pos := int(tag>>tagBits), uint32(tag)
-	if k >= len(s.qps) {
-		s.i.stray++
-		return
+	if k >= len(s.qps) || !s.qps[k].ring.has(pos) {
+		return // of a request that is over
 	}
 	q := &s.qps[k]
 	r := &q.ring
-	if !r.has(pos) {
-		s.i.stray++
-		return
-	}
 	x := &s.core.Contexts[k]
 	if wc.Status() == verbs.WCSuccess && pos == r.head && pos+1 == r.tail { // the only one
 		r.head++
@@ -247,7 +235,7 @@ func (s *software) giveBack(x *session.Context, q *contextQP, e *entry) {
 }
 
 func (s *software) abort(p *Peer) {
-	if x := s.peers[p.number]; x != nil {
-		s.core.Abort(x.m)
+	if p.a.soft != nil {
+		s.core.Abort(p.a.soft)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/goverbs/goverbs/dc/internal/session"
 	"github.com/goverbs/goverbs/dc/internal/wire"
 	"github.com/goverbs/goverbs/internal/alarm"
+	"github.com/goverbs/goverbs/internal/closing"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -19,6 +20,7 @@ type softwareTarget struct {
 	ctl     *Control
 	addr    Address
 	idle    *verbs.CQ // of the send sides, which are not used
+	made    closing.Stack
 	start   time.Time
 	cancel  context.CancelFunc
 	work    sync.WaitGroup
@@ -44,18 +46,21 @@ func newSoftwareTarget(t *Target) (_ targetBackend, err error) {
 	s := &softwareTarget{t: t, start: time.Now(), cancel: func() {}}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.close(), t.closeQueues())
+			err = errors.Join(err, s.close(), t.queues.Close())
 		}
 	}()
 	if s.ctl, err = newControl(ControlConfig{PD: cfg.PD, GID: cfg.GID, TrafficClass: cfg.TrafficClass, Logger: cfg.Logger}); err != nil {
 		return nil, err
 	}
+	s.made.Add(s.ctl)
 	if s.idle, err = cfg.PD.Device().CreateCQ(verbs.CQConfig{Depth: 16, PollOnly: true}); err != nil {
 		return nil, err
 	}
+	s.made.Add(s.idle)
 	if err := t.prepare(cfg.Receives + cfg.Responders); err != nil {
 		return nil, err
 	}
+	s.made.Add(closing.Func(s.closeResponders))
 	for range cfg.Responders {
 		qp, err := s.newResponder()
 		if err != nil {
@@ -70,6 +75,7 @@ func newSoftwareTarget(t *Target) (_ targetBackend, err error) {
 		if s.service, err = openService(s.ctl.gid.entry(), s.addr, cfg.Logger); err != nil {
 			return nil, err
 		}
+		s.made.Add(closing.Func(s.service.close))
 	}
 	s.core = session.NewTarget(rand.Uint64()|1, cfg.AccessKey, cfg.Responders, session.TargetLimits{Lease: cfg.Lease, Retry: cfg.Retry, Recall: cfg.Recall,
 		PacketsCount: cfg.PD.Device().SoftRoCE()}, s, rand.Uint64)
@@ -85,6 +91,14 @@ func newSoftwareTarget(t *Target) (_ targetBackend, err error) {
 	return s, nil
 }
 
+func (s *softwareTarget) closeResponders() error {
+	var errs []error
+	for _, qp := range s.responders {
+		errs = append(errs, qp.Close())
+	}
+	return errors.Join(errs...)
+}
+
 func (s *softwareTarget) newResponder() (*verbs.QP, error) {
 	cfg := &s.t.cfg
 	return cfg.PD.CreateQP(verbs.QPConfig{SendCQ: s.idle, RecvCQ: s.t.cq, SRQ: s.t.srq, GID: s.ctl.gid.entry(), MaxSendWR: 1, Access: cfg.Access})
@@ -93,12 +107,6 @@ func (s *softwareTarget) newResponder() (*verbs.QP, error) {
 func (s *softwareTarget) address() Address { return s.addr }
 
 func (s *softwareTarget) incarnation() uint64 { return s.core.Epoch }
-
-func (s *softwareTarget) owner(session uint64) (sender uint64, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.core.Owner(session)
-}
 
 func (s *softwareTarget) stats() TargetStats {
 	s.mu.Lock()
@@ -110,40 +118,30 @@ func (s *softwareTarget) stats() TargetStats {
 
 func (s *softwareTarget) now() time.Duration { return time.Since(s.start) }
 
-func (s *softwareTarget) received(m *wire.Message) {
+// step calls f, a step of the machine, unless the target is closed, and does then what the
+// machine wants.
+func (s *softwareTarget) step(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return
 	}
-	s.core.Received(m, s.now())
+	f()
 	s.reset()
 	s.timer.Set(s.core.Next(), s.now())
 }
 
-// moved: the local GID has another place in the GID table.
-func (s *softwareTarget) moved() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return
-	}
-	s.core.Moved(s.now())
-	s.reset()
-	s.timer.Set(s.core.Next(), s.now())
+func (s *softwareTarget) received(m *wire.Message) {
+	s.step(func() { s.core.Received(m, s.now()) })
 }
+
+// moved: the local GID has another place in the GID table.
+func (s *softwareTarget) moved() { s.step(func() { s.core.Moved(s.now()) }) }
 
 // tick looks at what has come before it lets sessions expire.
 func (s *softwareTarget) tick() {
 	s.ctl.drain()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return
-	}
-	s.core.Tick(s.now())
-	s.reset()
-	s.timer.Set(s.core.Next(), s.now())
+	s.step(func() { s.core.Tick(s.now()) })
 }
 
 // reset makes the responder contexts ready that were released. It comes after
@@ -200,7 +198,9 @@ func (s *softwareTarget) Attach(slot int, id uint64, m *wire.Message) (uint32, e
 	s.t.in.begin(qp.Num(), o)
 	s.packets[slot] = m.PSN
 	err := s.ctl.gid.attempt(func(gid verbs.GIDEntry) error {
-		return qp.ModifySteps(responderStep(s.ctl, gid, m, m.PSN, s.t.cfg.TrafficClass))
+		var step verbs.ModifyStep
+		toResponder(&step, s.ctl, gid, m, s.t.cfg.TrafficClass)
+		return qp.ModifySteps(step)
 	})
 	if err != nil {
 		s.t.cfg.Logger.Warn("dc: no session", "initiator", verbs.GID(m.From.GID), "err", err)
@@ -255,19 +255,4 @@ func (s *softwareTarget) stop() {
 	s.work.Wait()
 }
 
-func (s *softwareTarget) close() error {
-	var errs []error
-	if s.service != nil {
-		errs = append(errs, s.service.close())
-	}
-	for _, qp := range s.responders {
-		errs = append(errs, qp.Close())
-	}
-	if s.ctl != nil {
-		errs = append(errs, s.ctl.Close())
-	}
-	if s.idle != nil {
-		errs = append(errs, s.idle.Close())
-	}
-	return errors.Join(errs...)
-}
+func (s *softwareTarget) close() error { return s.made.Close() }

@@ -22,8 +22,7 @@ type Pending struct {
 func (i *Initiator) Start(p *Peer, rs []Request) (Pending, error) {
 	i.mu.Lock()
 	c := i.newCall(len(rs))
-	n, looked, err := i.give(p, rs, c, -1)
-	found := i.found
+	n, _, _, err := i.give(p, rs, c, -1)
 	if c.left -= len(rs) - n; err != nil {
 		c.err = err
 	}
@@ -32,9 +31,6 @@ func (i *Initiator) Start(p *Peer, rs []Request) (Pending, error) {
 		i.release(c)
 	}
 	i.unlock()
-	if looked {
-		found.Dispatch()
-	}
 	if none {
 		return Pending{}, err
 	}

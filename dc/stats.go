@@ -23,9 +23,7 @@ type Stats struct {
 	Failures      uint64        // sessions that failed
 	Retransmits   uint64        // control messages sent again
 	Lookups       uint64        // questions to services for targets that did not answer
-	Stale         uint64        // control messages of sessions that are over
 	Malformed     uint64        // control messages that made no sense
-	Stray         uint64        // completions of nothing
 	DroppedEvents uint64        // that were not received in time
 	Live          int           // sessions with a context now
 	Kept          int           // sessions without one, that can be taken up again
@@ -67,7 +65,7 @@ func (i *Initiator) Stats() Stats {
 	defer i.mu.Unlock()
 	var s Stats
 	i.be.stats(&s)
-	s.Stray, s.DroppedEvents = i.stray, i.dropped
+	s.DroppedEvents = i.dropped
 	return s
 }
 

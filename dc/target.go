@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/closing"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -66,13 +67,8 @@ type TargetConfig struct {
 }
 
 func (c *TargetConfig) defaults() {
-	set := func(v *int, def int) {
-		if *v <= 0 {
-			*v = def
-		}
-	}
-	set(&c.Responders, 16)
-	set(&c.Receives, 1024)
+	setInt(&c.Responders, 16)
+	setInt(&c.Receives, 1024)
 	setTime(&c.Lease, time.Minute)
 	setTime(&c.Recall, time.Second)
 	setTime(&c.Retry, 50*time.Millisecond)
@@ -89,6 +85,8 @@ type Target struct {
 	cq  *verbs.CQ // receives
 	in  receives
 
+	queues closing.Stack
+
 	closing sync.Once
 }
 
@@ -97,8 +95,6 @@ type targetBackend interface {
 	address() Address
 	incarnation() uint64
 	stats() TargetStats
-	// owner is the initiator of a session, for tests.
-	owner(session uint64) (sender uint64, ok bool)
 	// stop ends what goes on in the background, and close what was made.
 	stop()
 	close() error
@@ -127,22 +123,13 @@ func (t *Target) prepare(depth int) (err error) {
 	if t.srq, err = t.cfg.PD.CreateSRQ(verbs.SRQConfig{MaxWR: t.cfg.Receives}); err != nil {
 		return err
 	}
+	t.queues.Add(t.srq)
 	if t.cq, err = t.cfg.PD.Device().CreateCQ(verbs.CQConfig{Depth: depth}); err != nil {
-		return errors.Join(err, t.closeQueues())
+		return err
 	}
+	t.queues.Add(t.cq)
 	t.in.init(t.cq)
 	return nil
-}
-
-func (t *Target) closeQueues() error {
-	var errs []error
-	if t.cq != nil {
-		errs = append(errs, t.cq.Close())
-	}
-	if t.srq != nil {
-		errs = append(errs, t.srq.Close())
-	}
-	return errors.Join(errs...)
 }
 
 // Address returns what initiators resolve. It means whichever target is there: with
@@ -177,7 +164,7 @@ func (t *Target) Close() (err error) {
 	t.closing.Do(func() {
 		t.be.stop()
 		t.in.close()
-		err = errors.Join(t.be.close(), t.closeQueues())
+		err = errors.Join(t.be.close(), t.queues.Close())
 	})
 	return err
 }

@@ -20,7 +20,7 @@ func (c *Client) Read(ctx context.Context, slot int, dst []byte) ([]byte, Result
 	}
 	defer j.drop()
 	j.accesses = append(j.accesses, machine.Access{Kind: wire.AccessRead, Data: dst[:0:len(dst)]})
-	res, err := j.read(ctx, ProtocolRead, c.cfg.Retry.Tries)
+	res, err := j.read(ctx, 0)
 	data := j.accesses[0].Data
 	if err == nil && len(data) > len(dst) {
 		err = fmt.Errorf("%w: %d bytes do not fit in %d", ErrConfig, len(data), len(dst))
@@ -46,8 +46,13 @@ func (c *Client) Update(ctx context.Context, slot int, change func(old []byte) (
 	}
 	defer j.drop()
 	j.accesses = append(j.accesses, machine.Access{Kind: wire.AccessRead}, machine.Access{Kind: wire.AccessWrite})
-	j.update = change
-	res, err := j.write(ctx, c.cfg.Retry.Tries, j.changeOne)
+	res, err := j.lock(ctx, c.cfg.Retry.Tries)
+	if err == nil {
+		if err = j.chain.Look(); err == nil {
+			err = j.update(change)
+		}
+		res, err = j.unlock(ctx, err)
+	}
 	if err == nil {
 		err = j.outcome(ctx, res.Commit)
 	}
@@ -57,13 +62,17 @@ func (c *Client) Update(ctx context.Context, slot int, change func(old []byte) (
 	return res, nil
 }
 
-// updateOne calls the change of [Client.Update].
-func (j *job) updateOne(accesses []machine.Access) error {
-	data, err := j.update(accesses[0].Data)
+// update has the change of [Client.Update] make the new data of record 0.
+func (j *job) update(change func(old []byte) ([]byte, error)) error {
+	j.chain.View()
+	returned := false
+	defer j.unlockUnless(&returned)
+	data, err := change(j.accesses[0].Data)
+	returned = true
 	if data == nil {
 		data = []byte{}
 	}
-	accesses[1].Data = data
+	j.accesses[1].Data = data
 	return err
 }
 

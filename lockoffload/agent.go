@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/closing"
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -39,6 +40,7 @@ type Agent struct {
 	cq    *verbs.CQ
 	srq   *verbs.SRQ
 	loop  *verbs.QP
+	made  closing.Stack
 	mr    *verbs.MR // receive buffers, then results of lock operations, then replies
 	words int       // of results, for each job
 	at    struct{ results, turns, replies int }
@@ -58,6 +60,9 @@ type Agent struct {
 	under  int // lists of lock commands that the device carries out
 	failed error
 	closed bool
+	// Close waits until the chains inside are over.
+	settling, settled bool
+	quiet             chan struct{} // closed when they are
 
 	written atomic.Uint64 // for what it does to the order of stores
 }
@@ -77,11 +82,11 @@ func NewAgent(cfg AgentConfig) (a *Agent, err error) {
 	if err != nil {
 		return nil, err
 	}
-	free, err := claim(cfg.Region.mr.Bytes(), "agent")
+	free, err := claim(cfg.Region.mr.Bytes(), agentRole)
 	if err != nil {
 		return nil, opErrorf("make agent", err)
 	}
-	a = &Agent{cfg: cfg, free: free, start: time.Now(), rings: machine.Never, byQP: make(map[uint32]int32, limits.Peers), links: make([]agentLink, limits.Peers), stop: func() {}, over: make(chan struct{})}
+	a = &Agent{cfg: cfg, free: free, start: time.Now(), rings: machine.Never, byQP: make(map[uint32]int32, limits.Peers), links: make([]agentLink, limits.Peers), stop: func() {}, over: make(chan struct{}), quiet: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("lockoffload: make agent: %w", err), a.Close())
@@ -126,15 +131,18 @@ func (a *Agent) allocate(l machine.AgentLimits) (err error) {
 	if a.mr, err = a.cfg.PD.AllocMR(a.at.replies+replies, verbs.MRConfig{}); err != nil {
 		return err
 	}
+	a.made.Add(a.mr)
 	a.core = machine.NewAgent(l, slots, a.mr.Bytes()[a.at.replies:], rand.Uint64())
 	a.core.Fence = func() { a.written.Add(1) }
 	depth := 2*l.Receives + machine.TurnLists + 2*l.Peers*l.MaxSending() // a failed connection's beside the next one's
 	if a.cq, err = a.cfg.PD.Device().CreateCQ(verbs.CQConfig{Depth: depth}); err != nil {
 		return err
 	}
+	a.made.Add(a.cq)
 	if a.srq, err = a.cfg.PD.CreateSRQ(verbs.SRQConfig{MaxWR: l.Receives}); err != nil {
 		return err
 	}
+	a.made.Add(a.srq)
 	a.recvs, err = a.srq.NewRecvBatch(l.Receives)
 	return err
 }
@@ -144,11 +152,8 @@ func (a *Agent) loopback(l machine.AgentLimits) (err error) {
 	if a.loop, err = a.cfg.PD.CreateQP(verbs.QPConfig{SendCQ: a.cq, GID: a.cfg.GID, MaxSendWR: loopDepth(l), MaxRecvWR: 1}); err != nil {
 		return err
 	}
-	self, err := a.loop.Endpoint()
-	if err != nil {
-		return err
-	}
-	if err := a.loop.Connect(self, verbs.ConnectConfig{}); err != nil {
+	a.made.Add(a.loop)
+	if err := connectToSelf(a.loop); err != nil {
 		return err
 	}
 	a.batch, err = a.loop.NewBatch(loopDepth(l))
@@ -273,44 +278,30 @@ func (a *Agent) Close() error {
 	a.mu.Unlock()
 	a.stop()
 	a.work.Wait()
-	var errs []error
-	if a.loop != nil {
-		errs = append(errs, a.loop.Close())
-	}
-	if a.srq != nil {
-		errs = append(errs, a.srq.Close())
-	}
-	if a.cq != nil {
-		errs = append(errs, a.cq.Close())
-	}
-	if a.mr != nil {
-		errs = append(errs, a.mr.Close())
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err := a.made.Close(); err != nil {
 		return err
 	}
 	a.free()
 	return nil
 }
 
-// settle accepts no more chains, waits for those inside, and takes back reserved
-// locks.
+// settle accepts no more chains, takes back reserved locks, and waits for the chains
+// inside.
 func (a *Agent) settle() {
-	for first := true; ; first = false {
-		a.mu.Lock()
-		lives := a.timer != nil && a.failed == nil && !a.closed
-		if lives && first {
-			a.core.Broker.Shut(a.now())
-			a.turn()
-		}
-		running := lives && a.failed == nil && (a.core.Taken+a.core.Unlocking > 0 || !a.core.Broker.Idle())
-		if a.core != nil {
-			a.core.Limits.Queue = 0
-		}
+	a.mu.Lock()
+	if a.timer == nil || a.failed != nil || a.closed {
 		a.mu.Unlock()
-		if !running {
-			return
-		}
-		time.Sleep(time.Millisecond)
+		return
+	}
+	if !a.settling {
+		a.settling = true
+		a.core.Limits.Queue = 0
+		a.core.Broker.Shut(a.now())
+		a.turn()
+	}
+	a.mu.Unlock()
+	select {
+	case <-a.quiet:
+	case <-a.over:
 	}
 }

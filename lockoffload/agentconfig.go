@@ -1,6 +1,7 @@
 package lockoffload
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"time"
@@ -22,12 +23,8 @@ type ChainLimits struct {
 }
 
 func (l ChainLimits) withDefaults(layout Layout) ChainLimits {
-	if l.Window == 0 {
-		l.Window = 8
-	}
-	if l.Message == 0 {
-		l.Message = wire.ChainRequestHead + 4*(wire.AccessHead+wire.Pad8(layout.Size))
-	}
+	l.Window = cmp.Or(l.Window, 8)
+	l.Message = cmp.Or(l.Message, wire.ChainRequestHead+4*(wire.AccessHead+wire.Pad8(layout.Size)))
 	return l
 }
 
@@ -54,11 +51,7 @@ type AgentConfig struct {
 	Queue int
 	// MaxWait bounds the deadline of every chain; 0 means 1 s.
 	MaxWait time.Duration
-	// MinPause and MaxPause bound the pause between two looks at a lock that
-	// is held; 0 means 100 us and 5 ms. A chain's first tries, for 100 us, come
-	// without a pause. The runtime's timers make 1 ms of anything shorter.
-	MinPause, MaxPause time.Duration
-	Logger             *slog.Logger // nil: silent
+	Logger  *slog.Logger // nil: silent
 }
 
 func (cfg *AgentConfig) limits() (machine.AgentLimits, error) {
@@ -67,30 +60,16 @@ func (cfg *AgentConfig) limits() (machine.AgentLimits, error) {
 	}
 	layout := cfg.Region.Layout
 	cfg.Limits = cfg.Limits.withDefaults(layout)
-	orDefault := func(v *int, def int) {
-		if *v == 0 {
-			*v = def
-		}
-	}
-	orDefault(&cfg.Clients, layout.Clients)
-	orDefault(&cfg.Queue, 128)
-	if cfg.MaxWait <= 0 {
-		cfg.MaxWait = time.Second
-	}
-	if cfg.MinPause <= 0 {
-		cfg.MinPause = 100 * time.Microsecond
-	}
-	if cfg.MaxPause <= 0 {
-		cfg.MaxPause = 5 * time.Millisecond
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Clients = cmp.Or(cfg.Clients, layout.Clients)
+	cfg.Queue = cmp.Or(cfg.Queue, 128)
+	cfg.MaxWait = cmp.Or(max(cfg.MaxWait, 0), time.Second)
+	cfg.Logger = cmp.Or(cfg.Logger, discard)
 	if cfg.Clients < 0 || cfg.Queue < 0 || cfg.Queue > 1<<14 {
 		return machine.AgentLimits{}, fmt.Errorf("lockoffload: make agent: %d clients, queue of %d: %w", cfg.Clients, cfg.Queue, ErrConfig)
 	}
 	return machine.AgentLimits{
 		Peers: cfg.Clients, Window: cfg.Limits.Window, Queue: cfg.Queue, Receives: cfg.Queue + 32, Message: cfg.Limits.Message,
-		MaxWait: cfg.MaxWait, Eager: 100 * time.Microsecond, MinPause: cfg.MinPause, MaxPause: max(cfg.MinPause, cfg.MaxPause), Keep: true,
+		// A chain's first tries come without a pause. The runtime's timers make 1 ms of any shorter one.
+		MaxWait: cfg.MaxWait, Eager: 100 * time.Microsecond, MinPause: 100 * time.Microsecond, MaxPause: 5 * time.Millisecond, Keep: true,
 	}, cfg.Limits.check()
 }

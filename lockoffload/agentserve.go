@@ -153,6 +153,10 @@ func (a *Agent) turn() {
 		a.rings = at
 		a.timer.Reset(max(at-a.now(), 0))
 	}
+	if a.settling && !a.settled && c.Taken+c.Unlocking == 0 && c.Broker.Idle() {
+		a.settled = true
+		close(a.quiet)
+	}
 }
 
 func (a *Agent) receive(j int32) {

@@ -38,10 +38,14 @@ type Caller struct {
 	cfg    CallerConfig
 	mr     *verbs.MR // requests, then receive buffers
 	free   chan *callPlace
-	dialed func() error // frees connections that are the caller's own, or nil
-	stop   context.CancelFunc
-	done   chan struct{} // closed when no more replies will come
-	work   sync.WaitGroup
+	dialed *agentDialer // the connection, if it is the caller's own
+
+	closing sync.Once
+	closed  error // of Close
+
+	stop context.CancelFunc
+	done chan struct{} // closed when no more replies will come
+	work sync.WaitGroup
 
 	asks chan struct{} // as many as may wait for a turn at a time
 
@@ -68,14 +72,22 @@ type callPlace struct {
 	seq     uint64
 	length  int  // of the request
 	renew   bool // the request may be issued again, to any agent
-	used    bool // not in free
-	open    bool // no reply yet
-	wanted  bool // a call waits for it
-	sending int  // SENDs that the device may still read from
+	state   placeState
+	sending int // SENDs that the device may still read from
 	reply   []byte
 	ready   chan struct{} // the reply is there
 	again   *time.Timer
 }
+
+type placeState uint8
+
+const (
+	placeFree      placeState = iota
+	placeWaits                // a call waits for the reply
+	placeAbandoned            // no call does any more, but the reply may come
+	placeReplied              // the reply is the call's until it releases the place
+	placeEnds                 // free when the device needs the request no more
+)
 
 // NewCaller makes a client of an agent and connects it.
 func NewCaller(ctx context.Context, cfg CallerConfig) (*Caller, error) {
@@ -123,13 +135,15 @@ func NewCaller(ctx context.Context, cfg CallerConfig) (*Caller, error) {
 // queue pair goes to [verbs.StateError]; Close closes it only if the caller dialed
 // ([DialAgent]). Close may be called again.
 func (c *Caller) Close() error {
-	c.stop()
-	c.work.Wait()
-	err := c.mr.Close()
-	if c.dialed != nil {
-		err = errors.Join(err, c.dialed())
-	}
-	return err
+	c.closing.Do(func() {
+		c.stop()
+		c.work.Wait()
+		c.closed = c.mr.Close()
+		if c.dialed != nil {
+			c.closed = errors.Join(c.closed, c.dialed.now.close())
+		}
+	})
+	return c.closed
 }
 
 // gone reports whether the agent can no longer be reached.

@@ -48,11 +48,11 @@ func (c *Caller) connect(ctx context.Context) error {
 		p := &c.places[i]
 		p.sending = 0 // the old queue pair sends nothing any more
 		switch {
-		case !p.open || !p.wanted:
+		case p.state == placeAbandoned || p.state == placeEnds:
 			c.vacate(p)
-		case p.renew:
+		case p.state == placeWaits && p.renew:
 			c.add(p)
-		default:
+		case p.state == placeWaits:
 			c.unknown(p)
 		}
 	}
@@ -65,7 +65,7 @@ func (c *Caller) connect(ctx context.Context) error {
 // held.
 func (c *Caller) unknown(p *callPlace) {
 	r := wire.ChainReply{Client: c.cfg.Client, Seq: p.seq, Status: wire.ChainUnknown}
-	p.open, p.reply = false, wire.SealMessage(r.AppendTo(p.reply[:0]), 0)
+	p.state, p.reply = placeReplied, wire.SealMessage(r.AppendTo(p.reply[:0]), 0)
 	p.ready <- struct{}{}
 }
 
@@ -82,48 +82,47 @@ func (c *Caller) add(p *callPlace) {
 
 // issue gives a request the next sequence of its place and sends it.
 func (c *Caller) issue(p *callPlace, r callRequest, deadline uint32) (seq uint64, err error) {
-	window, message := c.cfg.Limits.Window, c.cfg.Limits.Message
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	select {
-	case <-c.done:
+	if c.gone() {
 		return 0, c.err
-	default:
 	}
-	p.seq += uint64(window)
 	agent := c.agent
 	if r.again() {
 		agent = 0
 	}
-	p.length = r.request(c.mr.Bytes()[p.index*message:][:message:message], c.cfg.Client, p.seq, deadline, agent)
+	c.stage(p, r, deadline, agent)
 	p.renew = agent != 0 || r.again() // another agent than the one named refuses it
-	p.used, p.open, p.wanted = true, true, true
+	p.state = placeWaits
 	c.send(p)
 	return p.seq, nil
 }
 
 // tell sends a request that has no reply. Its place is free when it is sent.
 func (c *Caller) tell(p *callPlace, r callRequest) {
-	window, message := c.cfg.Limits.Window, c.cfg.Limits.Message
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	select {
-	case <-c.done:
+	if c.gone() {
 		return
-	default:
 	}
-	p.seq += uint64(window)
-	p.length = r.request(c.mr.Bytes()[p.index*message:][:message:message], c.cfg.Client, p.seq, 0, c.agent)
-	p.used, p.open, p.wanted = true, false, false
+	c.stage(p, r, 0, c.agent)
+	p.state = placeEnds
 	c.send(p)
 	c.vacate(p) // if it could not be posted
+}
+
+// stage writes a request into the memory of its place. mu must be held.
+func (c *Caller) stage(p *callPlace, r callRequest, deadline, agent uint32) {
+	window, message := c.cfg.Limits.Window, c.cfg.Limits.Message
+	p.seq += uint64(window)
+	p.length = r.request(c.mr.Bytes()[p.index*message:][:message:message], c.cfg.Client, p.seq, deadline, agent)
 }
 
 // reissue sends a chain once more, unless the last copy is still being sent.
 func (c *Caller) reissue(p *callPlace) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p.open && p.sending == 0 && !c.gone() { // else its memory may be gone too
+	if p.state == placeWaits && p.sending == 0 && !c.gone() { // else its memory may be gone too
 		c.send(p)
 	}
 }
@@ -142,7 +141,7 @@ func (c *Caller) send(p *callPlace) {
 func (c *Caller) release(p *callPlace) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.wanted = false
+	p.state = placeEnds
 	c.vacate(p)
 }
 
@@ -151,19 +150,21 @@ func (c *Caller) release(p *callPlace) {
 func (c *Caller) abandon(p *callPlace, cause error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.wanted = false
-	if !p.open { // the reply came at the same moment
+	if p.state == placeWaits {
+		p.state = placeAbandoned
+	} else { // the reply came at the same moment
 		<-p.ready
+		p.state = placeEnds
 		c.vacate(p)
 	}
 	return fmt.Errorf("%w: %w", ErrOutcomeUnknown, cause)
 }
 
-// vacate frees a place that neither a waiting call nor the device needs: the device
-// could read the next request in the middle of sending this one. mu must be held.
+// vacate frees a place for which no call waits, unless the device needs it: that could
+// read the next request in the middle of sending this one. mu must be held.
 func (c *Caller) vacate(p *callPlace) {
-	if p.used && p.sending == 0 && !p.wanted {
-		p.used, p.open = false, false
+	if p.sending == 0 {
+		p.state = placeFree
 		c.free <- p
 	}
 }
@@ -222,7 +223,7 @@ func (c *Caller) completed(wc *verbs.WC) error {
 	i := int(uint32(id))
 	if id&workMask == callSend {
 		p := &c.places[i]
-		if p.sending--; !p.open {
+		if p.sending--; p.state == placeEnds {
 			c.vacate(p)
 		}
 		return nil
@@ -232,14 +233,14 @@ func (c *Caller) completed(wc *verbs.WC) error {
 	if r, err := wire.DecodeReply(body); err == nil && r.Client == c.cfg.Client {
 		c.agent = r.Agent
 		p := &c.places[r.Seq%uint64(len(c.places))]
-		if p.open && p.seq == r.Seq {
-			p.open = false
-			if p.wanted {
-				p.reply = append(p.reply[:0], body...)
-				p.ready <- struct{}{}
-			} else {
-				c.vacate(p)
-			}
+		switch {
+		case p.seq != r.Seq:
+		case p.state == placeWaits:
+			p.state, p.reply = placeReplied, append(p.reply[:0], body...)
+			p.ready <- struct{}{}
+		case p.state == placeAbandoned:
+			p.state = placeEnds
+			c.vacate(p)
 		}
 	}
 	c.receive(&c.link, i)

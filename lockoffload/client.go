@@ -1,6 +1,7 @@
 package lockoffload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,11 +63,10 @@ type Client struct {
 	idled     chan struct{} // closed when there are none, if Close waits
 	bits      map[int]*bit
 	held      map[*Lock]struct{}
-	counts    map[int]*Stats // of mostSlots slots
-	total     Stats
+	stats     Stats
 	pending   map[*Commit]struct{}
-	failed    []error // of commits, for Flush
-	old       error   // of the ends of earlier sessions, for Close
+	failed    map[*Commit]struct{} // with errors that no call has returned, for Flush
+	old       error                // of the ends of earlier sessions, for Close
 
 	swaps swapTable
 	agent *Caller // of UseAgent
@@ -82,9 +82,7 @@ func NewClient(cfg Config) (*Client, error) {
 	if err := cfg.Session.check(); err != nil {
 		return nil, err
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, discard)
 	cfg.Retry = cfg.Retry.withDefaults()
 	s, err := newSession(cfg.PD, cfg.QP, cfg.CQ, cfg.Session)
 	if err != nil {
@@ -96,7 +94,7 @@ func NewClient(cfg Config) (*Client, error) {
 func newClient(cfg Config, l memory.Layout, s *session) *Client {
 	c := &Client{
 		cfg: cfg, l: l, target: target{Layout(l), cfg.Session.Generation}, s: s,
-		bits: map[int]*bit{}, held: map[*Lock]struct{}{}, counts: map[int]*Stats{}, pending: map[*Commit]struct{}{},
+		bits: map[int]*bit{}, held: map[*Lock]struct{}{}, pending: map[*Commit]struct{}{}, failed: map[*Commit]struct{}{},
 	}
 	c.over, c.stop = context.WithCancel(context.Background())
 	return c
@@ -141,8 +139,6 @@ func (c *Client) Reconnect(ctx context.Context, qp *verbs.QP, cq *verbs.CQ, in S
 	return nil
 }
 
-func opErrorf(op string, err error) error { return fmt.Errorf("lockoffload: %s: %w", op, err) }
-
 // Lost is closed when the present session ends: its lease ran out, its
 // connection failed or it was closed.
 func (c *Client) Lost() <-chan struct{} { return c.session().lost }
@@ -153,40 +149,15 @@ func (c *Client) session() *session {
 	return c.s
 }
 
-// mostSlots limits the slots of which a client keeps state, so that its memory does not
+// maxSlots limits the slots of which a client keeps state, so that its memory does not
 // grow with the region.
 const maxSlots = 1 << 16
-
-// SlotStats returns the counts of one slot. A client counts each of the first 65,536 slots that
-// it uses by itself, and all others in Total alone.
-func (c *Client) SlotStats(slot int) Stats {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if n := c.counts[slot]; n != nil {
-		return *n
-	}
-	return Stats{}
-}
 
 // Stats returns the counts of all slots together.
 func (c *Client) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.total
-}
-
-func (c *Client) count(slot int, d Stats) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.total.add(d)
-	n := c.counts[slot]
-	if n == nil && len(c.counts) < maxSlots {
-		n = new(Stats)
-		c.counts[slot] = n
-	}
-	if n != nil {
-		n.add(d)
-	}
+	return c.stats
 }
 
 // Flush waits for unlock commands that no call has waited for, and for operations
@@ -204,10 +175,13 @@ func (c *Client) Flush(ctx context.Context) error {
 			break
 		}
 		if one == nil {
-			err := errors.Join(c.failed...)
-			c.failed = nil
+			var errs []error
+			for p := range c.failed {
+				errs = append(errs, p.err)
+			}
+			clear(c.failed)
 			c.mu.Unlock()
-			return err
+			return errors.Join(errs...)
 		}
 		c.mu.Unlock()
 		if err := one.await(ctx); err != nil {

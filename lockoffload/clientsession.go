@@ -104,25 +104,21 @@ func (s *session) watchdog(ctx context.Context, f *flight) {
 		s.kept.Posted(now())
 		s.mu.Unlock()
 		var err error
-		if f, err = s.nextHeartbeat(count); err != nil {
+		if f, err = s.heartbeat(context.Background(), count); err != nil {
 			s.expire()
 			return
 		}
 	}
 }
 
-// heartbeat posts a heartbeat. The previous one must have been acknowledged.
+// heartbeat posts a heartbeat. The previous one must have been acknowledged. It waits for
+// room in the queue until the lease is over at most: the queue may be full of requests that
+// never complete.
 func (s *session) heartbeat(ctx context.Context, count uint64) (*flight, error) {
+	ctx, cancel := s.leased(ctx)
+	defer cancel()
 	binary.LittleEndian.PutUint64(s.beat.Bytes(), count)
 	return s.line.issue(ctx, s.word, s.beat)
-}
-
-// nextHeartbeat posts a heartbeat, waiting for room in the queue until the lease is over
-// at most: the queue may be full of requests that never complete.
-func (s *session) nextHeartbeat(count uint64) (*flight, error) {
-	ctx, cancel := s.leased(context.Background())
-	defer cancel()
-	return s.heartbeat(ctx, count)
 }
 
 // acknowledged waits until a heartbeat is acknowledged, to the end of the lease at most.

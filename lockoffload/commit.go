@@ -2,10 +2,9 @@ package lockoffload
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
-	"time"
 )
 
 // Commit is the outcome of a change that was posted, for callers that want to wait
@@ -16,13 +15,12 @@ type Commit struct {
 	slot  int
 	over  event
 	err   error       // once over
+	ended bool        // under the client's mu
 	asked atomic.Bool // a call has returned the error, or will
 
-	j *job // until it is over
-
-	mu     sync.Mutex
-	posted bool
-	flight flight
+	j      *job          // until it is over
+	room   chan struct{} // closed when the list is posted, or cannot be; nil: it was at once
+	flight flight        // of the list, if there is one
 }
 
 // Done returns a channel that is closed when the outcome is known. Every use of the
@@ -37,7 +35,9 @@ func (p *Commit) Wait(ctx context.Context) error {
 		return err
 	}
 	if p.err != nil {
-		p.c.reported(p.err)
+		p.c.mu.Lock()
+		defer p.c.mu.Unlock()
+		delete(p.c.failed, p)
 	}
 	return p.err
 }
@@ -47,18 +47,14 @@ func (p *Commit) await(ctx context.Context) error {
 	if p.over.happened() {
 		return nil
 	}
-	for !p.mu.TryLock() { // it waits for room
+	if p.room != nil {
 		select {
-		case <-p.over.done():
-			return nil
+		case <-p.room:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(time.Millisecond):
 		}
 	}
-	posted := p.posted
-	p.mu.Unlock()
-	if posted {
+	if p.flight.posted {
 		if err := p.s.line.await(ctx, &p.flight); err != nil && ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -71,40 +67,54 @@ func (p *Commit) await(ctx context.Context) error {
 	}
 }
 
-func (c *Client) newCommit(s *session, slot int) *Commit {
-	p := &Commit{c: c, s: s, slot: slot}
-	c.mu.Lock()
-	c.pending[p] = struct{}{}
-	c.mu.Unlock()
-	return p
-}
-
-// post posts the list with which a job ends, once there is room for it. It returns the
-// context's error if that ends first.
-func (p *Commit) post(ctx context.Context) error {
-	// Held so that Flush finds the flight, and polls for it.
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.flight.list, p.flight.then = p.j.m.Base().Ops, p
-	err := p.s.line.postWithin(ctx, &p.flight, p.j.mr)
-	p.posted = err == nil
-	return err
-}
-
-// ended ends the job and the commit, after the list has ended or could not be posted.
-func (p *Commit) ended(err error) {
-	j := p.j
-	if err == nil {
-		err = j.m.Base().Settled()
+// postLast posts the list with which the job's machine ends, in the background if there is
+// no room for it before the context ends: it gives something back.
+func (j *job) postLast(ctx context.Context) (*Commit, error) {
+	p := &Commit{c: j.c, s: j.s, slot: j.slot, j: j}
+	p.flight.list, p.flight.then = j.m.Base().Ops, p
+	j.holders.Add(1)
+	switch err := p.s.line.post(ctx, &p.flight, j.mr); {
+	case errors.Is(err, ErrBroken):
+		p.asked.Store(true)
+		p.executed(err)
+		_ = p.Wait(ctx) // so that Flush does not return the error too
+		return nil, p.err
+	case err != nil:
+		p.room = make(chan struct{})
+		go func() {
+			err := p.s.line.post(context.Background(), &p.flight, j.mr)
+			close(p.room)
+			if err != nil {
+				p.executed(err)
+			}
+		}()
 	}
-	if err != nil && j.m.Base().Wrote {
+	p.register()
+	return p, nil
+}
+
+// register has Flush wait for the commit, unless it is over already.
+func (p *Commit) register() {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	if !p.ended {
+		p.c.pending[p] = struct{}{}
+	}
+}
+
+// executed ends the job and the commit, after the list has ended or could not be posted.
+func (p *Commit) executed(err error) {
+	w := p.j.m.Base()
+	if err == nil {
+		err = w.Settled()
+	}
+	if err != nil && w.Wrote {
 		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
 	if err != nil {
 		err = opError("unlock", p.slot, err)
 	}
-	j.finish()
-	j.drop()
+	p.j.drop()
 	p.j, p.flight.list, p.flight.mem = nil, nil, nil
 	p.end(err)
 }
@@ -113,25 +123,14 @@ func (p *Commit) end(err error) {
 	asked := p.asked.Load()
 	p.err = err
 	p.c.mu.Lock()
+	p.ended = true
 	delete(p.c.pending, p)
 	if err != nil {
-		p.c.failed = append(p.c.failed, err)
+		p.c.failed[p] = struct{}{}
 	}
 	p.c.mu.Unlock()
 	if err != nil && !asked {
-		p.c.cfg.Logger.Warn("lockoffload: nobody waited for a lock to be given back", "slot", p.slot, "error", err)
+		p.c.cfg.Logger.Warn("lockoffload: no call waited for a lock to be given back", "slot", p.slot, "error", err)
 	}
 	p.over.happen()
-}
-
-// reported removes an error from those that Flush will return.
-func (c *Client) reported(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i, f := range c.failed {
-		if f == err {
-			c.failed = append(c.failed[:i], c.failed[i+1:]...)
-			return
-		}
-	}
 }

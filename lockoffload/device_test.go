@@ -39,8 +39,8 @@ func TestLockExcludes(t *testing.T) {
 	h, _, err = cs[1].Lock(ctx, 1, lockoffload.LockOptions{})
 	require.NoError(t, err)
 	require.NoError(t, h.Unlock(ctx))
-	require.Equal(t, uint64(4+3*excused), cs[1].SlotStats(1).Failed)
-	require.Equal(t, uint64(1), cs[1].SlotStats(0).ReadChain)
+	require.Equal(t, uint64(4+3*excused), cs[1].Stats().Failed)
+	require.Equal(t, uint64(1), cs[1].Stats().ReadChain)
 }
 
 func TestAccessUnderTheLock(t *testing.T) {

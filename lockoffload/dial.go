@@ -1,6 +1,7 @@
 package lockoffload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/backoff"
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -57,9 +59,7 @@ func newDialer(pd *verbs.PD, address string, cfg DialConfig) (*dialer, error) {
 	if pd == nil || len(cfg.Key) < leastKey {
 		return nil, fmt.Errorf("lockoffload: dial %s: a PD, and a key of %d bytes at least, are needed: %w", address, leastKey, ErrConfig)
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, discard)
 	return &dialer{pd: pd, address: address, cfg: cfg}, nil
 }
 
@@ -131,17 +131,16 @@ func (j *joined) stands() error {
 // link has the connections that a client that dialed has made for itself.
 type link struct {
 	join   func(context.Context) (joined, error)
-	helper func(context.Context, *target) (*Caller, func() error, error) // makes a client of the agent, or nil
+	helper func(context.Context, *target) (*Caller, error) // dials the agent; nil: it is not used
 
 	turn  chan struct{} // full while a call dials, or closes
 	now   joined
 	agent *Caller
-	free  func() error // the agent's connections
-	had   atomic.Bool  // the target has had an agent
-	asked time.Time    // when it was last asked for one again
+	had   atomic.Bool // the target has had an agent
+	asked time.Time   // when it was last asked for one again
 }
 
-func newDialed(ctx context.Context, pd *verbs.PD, join func(context.Context) (joined, error), helper func(context.Context, *target) (*Caller, func() error, error), retry Retry, log *slog.Logger) (*Client, error) {
+func newDialed(ctx context.Context, pd *verbs.PD, join func(context.Context) (joined, error), helper func(context.Context, *target) (*Caller, error), retry Retry, log *slog.Logger) (*Client, error) {
 	j, err := join(ctx)
 	if err != nil {
 		return nil, err
@@ -151,8 +150,7 @@ func newDialed(ctx context.Context, pd *verbs.PD, join func(context.Context) (jo
 		return nil, errors.Join(err, j.close())
 	}
 	c.link = &link{join: join, helper: helper, turn: make(chan struct{}, 1), now: j}
-	err = c.link.now.stands()
-	if err == nil {
+	if err = c.link.now.stands(); err == nil {
 		err = c.findAgent(ctx)
 	}
 	if err != nil {
@@ -173,12 +171,12 @@ func (c *Client) findAgent(ctx context.Context) error {
 			return nil
 		}
 		c.UseAgent(nil)
-		if err := errors.Join(l.agent.Close(), l.free()); err != nil {
-			return err
+		if err := l.agent.Close(); err != nil { // such as TLS's, of a connection that was reset
+			c.cfg.Logger.Error("lockoffload: old connection to the agent", "error", err)
 		}
 		l.agent = nil
 	}
-	agent, free, err := l.helper(ctx, &c.target)
+	agent, err := l.helper(ctx, &c.target)
 	if errors.Is(err, ErrRefused) { // it has none, or no room there: Do goes on without
 		c.cfg.Logger.Info("lockoffload: no agent", "error", err)
 		return nil
@@ -186,7 +184,7 @@ func (c *Client) findAgent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.agent, l.free = agent, free
+	l.agent = agent
 	l.had.Store(true)
 	c.UseAgent(agent)
 	return nil
@@ -249,7 +247,7 @@ func (c *Client) Redial(ctx context.Context) error {
 		return opErrorf("redial", errors.Join(c.shut(), ctx.Err()))
 	}
 	defer func() { <-c.link.turn }()
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+	for pauses := backoff.New(10*time.Millisecond, time.Second); ; {
 		err := c.shut()
 		if err == nil {
 			err = c.redial(ctx)
@@ -257,10 +255,8 @@ func (c *Client) Redial(ctx context.Context) error {
 		if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrConfig) || errors.Is(err, ErrRestarted) || errors.Is(err, ErrKey) {
 			return err
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return opErrorf("redial", errors.Join(c.shut(), ctx.Err(), err))
+		if over := pauses.Wait(ctx); over != nil {
+			return opErrorf("redial", errors.Join(c.shut(), over, err))
 		}
 	}
 }
@@ -302,9 +298,9 @@ func (c *Client) redial(ctx context.Context) error {
 // f are returned, and so is [ErrRestarted].
 func (c *Client) Retry(ctx context.Context, f func() error) error {
 	if err := ctx.Err(); err != nil {
-		return opErrorf("persist", err)
+		return opErrorf("retry", err)
 	}
-	for pause := time.Millisecond; ; {
+	for pauses := backoff.New(time.Millisecond, 100*time.Millisecond); ; {
 		before := c.session()
 		err := f()
 		if err == nil || !IsConnectionError(err) {
@@ -314,16 +310,13 @@ func (c *Client) Retry(ctx context.Context, f func() error) error {
 			return errors.Join(rerr, err)
 		}
 		if c.session() != before {
-			pause = time.Millisecond
+			pauses.Reset()
 			continue
 		}
 		// The session lives. The agent's connection failed, or f still uses a lock of an
 		// earlier session.
-		select {
-		case <-time.After(pause):
-			pause = min(2*pause, 100*time.Millisecond)
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
+		if over := pauses.Wait(ctx); over != nil {
+			return errors.Join(over, err)
 		}
 	}
 }
@@ -334,7 +327,7 @@ func (l *link) close() error {
 	defer func() { <-l.turn }()
 	var errs []error
 	if l.agent != nil {
-		errs = append(errs, l.agent.Close(), l.free())
+		errs = append(errs, l.agent.Close())
 		l.agent = nil
 	}
 	errs = append(errs, l.now.close())

@@ -8,9 +8,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/backoff"
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -27,12 +27,83 @@ func DialAgent(ctx context.Context, pd *verbs.PD, address string, cfg DialConfig
 	if err != nil {
 		return nil, err
 	}
-	c, free, err := d.caller(ctx, nil)
+	c, err := d.caller(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("lockoffload: dial the agent of %s: %w", address, err)
 	}
-	c.dialed = free
 	return c, nil
+}
+
+// caller returns a client of the target's agent, with an identifier of its own. of is nil if
+// the target is not known yet.
+func (d *dialer) caller(ctx context.Context, of *target) (*Caller, error) {
+	l := &agentDialer{d: d, client: rand.Uint64()}
+	var err error
+	if l.now, l.agreed, err = d.meetAgent(ctx, l.client); err != nil {
+		return nil, err
+	}
+	var c *Caller
+	if of != nil {
+		err = of.accepts(l.agreed.target)
+	}
+	if err == nil {
+		c, err = NewCaller(ctx, CallerConfig{PD: d.pd, Layout: l.agreed.target.layout, Limits: l.agreed.limits, Client: l.client, Connect: l.connect})
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.now.close())
+	}
+	c.dialed = l
+	return c, nil
+}
+
+// agentDialer connects a caller that dialed to the target's agent.
+type agentDialer struct {
+	d      *dialer
+	client uint64
+	agreed terms
+	now    joined
+	given  bool // the first connection is the caller's
+}
+
+// redialTime is how long the agent is looked for when the connection has failed.
+const redialTime = 2 * time.Second
+
+// connect implements [CallerConfig.Connect].
+func (l *agentDialer) connect(ctx context.Context) (*verbs.QP, *verbs.CQ, error) {
+	if l.given {
+		if err := l.redial(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+	l.given = true
+	return l.now.qp, l.now.cq, nil
+}
+
+func (l *agentDialer) redial(ctx context.Context) error {
+	began := time.Now()
+	for pauses := backoff.New(10*time.Millisecond, time.Second); ; {
+		j, t, err := l.d.meetAgent(ctx, l.client)
+		if err == nil {
+			if err = t.keep(l.agreed); err == nil {
+				l.replace(j)
+				return nil
+			}
+			err = errors.Join(err, j.close())
+		}
+		if errors.Is(err, ErrRestarted) || time.Since(began) > redialTime {
+			return err
+		}
+		if over := pauses.Wait(ctx); over != nil {
+			return errors.Join(over, err)
+		}
+	}
+}
+
+func (l *agentDialer) replace(j joined) {
+	if err := l.now.close(); err != nil { // such as TLS's, of a connection that was reset
+		l.d.cfg.Logger.Error("lockoffload: old connection", "error", err)
+	}
+	l.now = j
 }
 
 // terms are the limits and the target that an agent sends to its clients.
@@ -41,18 +112,23 @@ type terms struct {
 	target target
 }
 
+type wireTerms struct {
+	Window, Message uint32
+	Target          wireTarget
+}
+
 func (t terms) append(b []byte) []byte {
-	b = binary.BigEndian.AppendUint32(b, uint32(t.limits.Window))
-	b = binary.BigEndian.AppendUint32(b, uint32(t.limits.Message))
-	return t.target.append(b)
+	b, _ = binary.Append(b, binary.BigEndian, wireTerms{uint32(t.limits.Window), uint32(t.limits.Message), t.target.wire()})
+	return b
 }
 
 func decodeTerms(b []byte) (t terms, err error) {
-	if len(b) != 8+targetSize {
+	var w wireTerms
+	if n, err := binary.Decode(b, binary.BigEndian, &w); err != nil || n != len(b) {
 		return t, fmt.Errorf("%w: terms of the agent", ErrMessage)
 	}
-	t.limits = ChainLimits{int(binary.BigEndian.Uint32(b)), int(binary.BigEndian.Uint32(b[4:]))}
-	t.target, err = decodeTarget(b[8:])
+	t.limits = ChainLimits{int(w.Window), int(w.Message)}
+	t.target, err = w.Target.target()
 	return t, err
 }
 
@@ -65,65 +141,6 @@ func (t terms) keep(agreed terms) error {
 		return fmt.Errorf("%w: the agent has other limits now", ErrConfig)
 	}
 	return nil
-}
-
-// caller returns a client of the target's agent, with an identifier of its own, and a
-// function that frees its connections. of is nil if the target is not known yet.
-func (d *dialer) caller(ctx context.Context, of *target) (*Caller, func() error, error) {
-	id := rand.Uint64()
-	var mu sync.Mutex
-	var now joined
-	closeNow := func() error {
-		mu.Lock()
-		defer mu.Unlock()
-		err := now.close()
-		now = joined{}
-		return err
-	}
-	first, agreed, err := d.meetAgent(ctx, id)
-	if err == nil && of != nil {
-		if err = of.accepts(agreed.target); err != nil {
-			err = errors.Join(err, first.close())
-		}
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	connect := func(ctx context.Context) (*verbs.QP, *verbs.CQ, error) {
-		j, again := first, terms{}
-		first = joined{}
-		if j.qp == nil { // not the first time
-			for pause := 10 * time.Millisecond; ; pause *= 2 {
-				var err error
-				if j, again, err = d.meetAgent(ctx, id); err == nil {
-					if err = again.keep(agreed); err == nil {
-						break
-					}
-					err = errors.Join(err, j.close())
-				}
-				if pause > time.Second || errors.Is(err, ErrRestarted) {
-					return nil, nil, err
-				}
-				select {
-				case <-time.After(pause):
-				case <-ctx.Done():
-					return nil, nil, errors.Join(ctx.Err(), err)
-				}
-			}
-		}
-		if err := closeNow(); err != nil { // such as TLS's, of a connection that was reset
-			d.cfg.Logger.Error("lockoffload: old connection", "error", err)
-		}
-		mu.Lock()
-		now = j
-		mu.Unlock()
-		return j.qp, j.cq, nil
-	}
-	c, err := NewCaller(ctx, CallerConfig{PD: d.pd, Layout: agreed.target.layout, Limits: agreed.limits, Client: id, Connect: connect})
-	if err != nil {
-		return nil, nil, errors.Join(err, first.close(), closeNow())
-	}
-	return c, closeNow, nil
 }
 
 // meetAgent connects to the agent. Its place lasts as long as the TCP connection.
@@ -145,15 +162,18 @@ func (d *dialer) meetAgent(ctx context.Context, id uint64) (j joined, t terms, e
 // follow moves the queue pair to ERROR when the target ends the connection: the target
 // closes both together, and a device that retransmits without end would not notice.
 func (j joined) follow() {
-	if tcp, ok := overTCP(j.conn); ok {
-		_ = tcp.SetKeepAliveConfig(agentKeepAlive) // closed already
-	}
+	keepAlive(j.conn)
 	_, _ = io.Copy(io.Discard, j.conn)
 	_ = j.qp.ToError() // unless it was closed, too
 }
 
-// agentKeepAlive has the connection of a host that died end after about ten seconds.
-var agentKeepAlive = net.KeepAliveConfig{Enable: true, Idle: 4 * time.Second, Interval: 2 * time.Second, Count: 3}
+// keepAlive has the connection of a host that died end after about ten seconds.
+func keepAlive(conn net.Conn) {
+	if tcp, ok := overTCP(conn); ok {
+		// An error says that it is closed, which reading from it says too.
+		_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 4 * time.Second, Interval: 2 * time.Second, Count: 3})
+	}
+}
 
 // overTCP returns the TCP connection below conn, also below TLS.
 func overTCP(conn net.Conn) (*net.TCPConn, bool) {

@@ -28,7 +28,7 @@ func (c *Client) DieAfter(ctx context.Context, form string, slot, n int, half bo
 	}
 	for _, next := range machines {
 		m := next()
-		j, err := c.start(m, slot)
+		j, err := c.start(s, m, slot)
 		if err != nil {
 			return false, changed, err
 		}
@@ -90,10 +90,10 @@ func (c *Client) machines(ctx context.Context, s *session, what string, slot int
 	var old memory.Current
 	release := func() machine.Machine { return &machine.Releaser{Grant: g, Owner: s.tags.Owner} }
 	load := func() machine.Machine {
-		return &machine.Loader{Slot: slot, Deliver: func(cur memory.Current) error { old = cloneOf(&cur); return nil }}
+		return &loader{slot: slot, to: &old}
 	}
 	write := func() machine.Machine {
-		return &stager{Releaser: machine.Releaser{Grant: g, Owner: s.tags.Owner, Allowed: s.allowed}, from: &old, data: plusOne}
+		return &stager{Releaser: machine.Releaser{Grant: g, Owner: s.tags.Owner}, from: &old, data: plusOne}
 	}
 	chain := machine.Acquire{Tags: &s.tags, Data: true, Grant: machine.Grant{Slot: slot}}
 	read := func(f Protocol) func() machine.Machine {
@@ -106,10 +106,7 @@ func (c *Client) machines(ctx context.Context, s *session, what string, slot int
 	switch what {
 	case "update":
 		return []func() machine.Machine{func() machine.Machine {
-			return &machine.Chain{Acquire: chain, Allowed: s.allowed, Accesses: []machine.Access{{Kind: wire.AccessRead}, {Kind: wire.AccessWrite}}, Change: func(a []machine.Access) error {
-				a[1].Data = plusOne(a[0].Data)
-				return nil
-			}}
+			return &updater{machine.Chain{Acquire: chain, Accesses: []machine.Access{{Kind: wire.AccessRead}, {Kind: wire.AccessWrite}}}, plusOne}
 		}}, nil
 	case "exclusive", "handed on", "commit":
 		m := &machine.Acquire{Tags: &s.tags, Token: true, Grant: machine.Grant{Slot: slot}}
@@ -123,12 +120,12 @@ func (c *Client) machines(ctx context.Context, s *session, what string, slot int
 			m.From, m.Data = t.word, true
 		case "commit":
 			list = append(list[:2], func() machine.Machine {
-				return &committer{Committer: machine.Committer{Slot: slot, Old: &old}, data: plusOne}
+				return &committer{slot: slot, old: &old, data: plusOne}
 			}, release)
 		}
 		return list, nil
 	case "shared":
-		m := &machine.AcquireShared{Tags: &s.tags, Grant: machine.Grant{Slot: slot}}
+		m := &machine.AcquireShared{Acquire: machine.Acquire{Tags: &s.tags, Grant: machine.Grant{Slot: slot}}}
 		return []func() machine.Machine{func() machine.Machine { return m }, func() machine.Machine { g = m.Grant; return load() }, release}, nil
 	case "read":
 		return []func() machine.Machine{read(ProtocolRead)}, nil
@@ -159,17 +156,64 @@ func (m *stager) Step() (machine.Verdict, error) {
 	return m.Releaser.Step()
 }
 
-// committer is a machine.Committer that stages its change of record 0 itself.
-type committer struct {
-	machine.Committer
+// updater is a chain that changes record 0.
+type updater struct {
+	machine.Chain
 	data func(old []byte) []byte
 }
 
-func (m *committer) Step() (machine.Verdict, error) {
-	if err := stage(&m.Work, m.Old, m.data); err != nil {
-		return machine.Done, err
+func (m *updater) Step() (machine.Verdict, error) {
+	v, err := m.Acquire.Step()
+	if v != machine.Done || err != nil {
+		return v, err
 	}
-	return m.Committer.Step()
+	if err = m.Look(); err == nil {
+		m.View()
+		m.Accesses[1].Data = m.data(m.Accesses[0].Data)
+	}
+	return machine.Last, m.End(err)
+}
+
+// loader reads a slot under its lock.
+type loader struct {
+	machine.Once
+	slot int
+	to   *memory.Current
+	made bool
+}
+
+func (m *loader) Step() (machine.Verdict, error) {
+	if !m.made {
+		m.made = true
+		m.Load(m.slot)
+	}
+	v, err := m.Once.Step()
+	if v == machine.Done {
+		var cur memory.Current
+		cur, err = m.Decode()
+		*m.to = cloneOf(&cur)
+	}
+	return v, err
+}
+
+// committer changes record 0 under a lock, and keeps that.
+type committer struct {
+	machine.Once
+	slot int
+	old  *memory.Current
+	data func(old []byte) []byte
+	made bool
+}
+
+func (m *committer) Step() (machine.Verdict, error) {
+	if !m.made {
+		m.made = true
+		if err := stage(&m.Work, m.old, m.data); err != nil {
+			return machine.Done, err
+		}
+		m.Commit(m.slot, m.old)
+	}
+	return m.Once.Step()
 }
 
 func stage(w *machine.Work, from *memory.Current, data func(old []byte) []byte) error {

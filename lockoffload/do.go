@@ -1,6 +1,7 @@
 package lockoffload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,7 @@ func (c *Client) UseAgent(agent *Caller) {
 }
 
 // Do carries out a chain and waits for its outcome, in the form that suits it,
-// which is in [Result.Form]:
+// which is in [Result.Protocol]:
 //
 //   - [ProtocolAgent], one round trip, for a chain that writes when there is an
 //     agent ([Client.UseAgent]) that is there and not busy, and for each fair one;
@@ -107,27 +108,22 @@ func (c *Client) doHere(ctx context.Context, ch *Chain) (Result, error) {
 		return Result{}, err
 	}
 	defer j.drop()
-	j.chain = ch
 	for i := range ch.Accesses {
 		a := &ch.Accesses[i]
 		j.accesses = append(j.accesses, machine.Access{Kind: wire.AccessKind(a.Kind), Record: a.Record, Version: a.Version, Data: a.Data})
 	}
-	form, tries := ProtocolRead, ch.Tries
-	if tries > 0 {
-		form = ProtocolReadChain
-	} else {
-		tries = c.cfg.Retry.Tries
-	}
 	if !ch.writes() {
-		res, err := j.read(wait, form, tries)
+		res, err := j.read(wait, ch.Tries)
 		ch.note(j.accesses)
 		return res, err
 	}
-	var change func([]machine.Access) error
-	if ch.Change != nil {
-		change = j.changeChain
+	res, err := j.lock(wait, cmp.Or(ch.Tries, c.cfg.Retry.Tries))
+	if err == nil {
+		if err = j.chain.Look(); err == nil && ch.Change != nil {
+			err = j.change(ch)
+		}
+		res, err = j.unlock(wait, err)
 	}
-	res, err := j.write(wait, tries, change)
 	ch.note(j.accesses)
 	if err != nil || ch.Async {
 		return res, err
@@ -135,13 +131,17 @@ func (c *Client) doHere(ctx context.Context, ch *Chain) (Result, error) {
 	return res, j.outcome(ctx, res.Commit)
 }
 
-// updateChain calls the change of a chain that has one.
-func (j *job) updateChain(accesses []machine.Access) error {
-	j.chain.note(accesses)
-	err := j.chain.Change(j.chain.Accesses)
-	for i := range accesses {
-		if a := &accesses[i]; a.Kind == wire.AccessWrite {
-			a.Data = j.chain.Accesses[i].Data
+// change has the Change of a chain set the data to be written.
+func (j *job) change(ch *Chain) error {
+	j.chain.View()
+	ch.note(j.accesses)
+	returned := false
+	defer j.unlockUnless(&returned)
+	err := ch.Change(ch.Accesses)
+	returned = true
+	for i := range j.accesses {
+		if a := &j.accesses[i]; a.Kind == wire.AccessWrite {
+			a.Data = ch.Accesses[i].Data
 		}
 	}
 	return err
@@ -154,34 +154,54 @@ func (ch *Chain) note(accesses []machine.Access) {
 	}
 }
 
-// read runs accesses that change nothing.
-func (j *job) read(ctx context.Context, f Protocol, tries int) (Result, error) {
+// read runs accesses that change nothing: without a lock, unless tries of it are counted.
+func (j *job) read(ctx context.Context, tries int) (Result, error) {
 	m := &j.reader
 	*m = machine.Reader{} // in place; a literal would be made elsewhere and copied
-	m.Tags, m.Accesses, m.Tries, m.Grant.Slot = &j.s.tags, j.accesses, tries, j.slot
-	m.Reading, m.Data, m.Protocol = true, true, machine.Protocol(f)
-	m.Now, m.InTime = now, machine.ReadTime(j.s.lease)
-	j.prepare(m, j.slot)
+	if tries > 0 {
+		m.Protocol = machine.ProtocolReadChain
+	}
+	m.Tags, m.Accesses, m.Tries, m.Grant.Slot = &j.s.tags, j.accesses, cmp.Or(tries, j.c.cfg.Retry.Tries), j.slot
+	m.Reading, m.Data, m.Now, m.InTime = true, true, now, machine.ReadTime(j.s.lease)
+	j.prepare(m)
 	_, err := j.drive(ctx)
 	return Result{Tries: m.Reads + m.Tried, Protocol: Protocol(m.Protocol), Version: m.Version}, err
 }
 
-// write runs accesses that change something. Without an error the WRITE and the unlock
-// command are posted, and the result has their Commit.
-func (j *job) write(ctx context.Context, tries int, change func([]machine.Access) error) (Result, error) {
-	m := &j.writer
+// lock takes the lock of a slot and reads its data, the first round trip of a change.
+// Without an error unlock must follow.
+func (j *job) lock(ctx context.Context, tries int) (Result, error) {
+	m := &j.chain
 	*m = machine.Chain{}
-	m.Tags, m.Accesses, m.Tries, m.Grant.Slot = &j.s.tags, j.accesses, tries, j.slot
-	m.Data, m.Change, m.Allowed = true, change, j.allowed
-	j.prepare(m, j.slot)
-	commit, err := j.drive(ctx)
-	return Result{Protocol: ProtocolTwoStep, Commit: commit, Tries: m.Tried, Version: m.Version}, err
+	m.Tags, m.Accesses, m.Tries, m.Grant.Slot, m.Data = &j.s.tags, j.accesses, tries, j.slot, true
+	j.prepare(m)
+	_, err := j.drive(ctx)
+	return Result{Protocol: ProtocolTwoStep, Tries: m.Tried}, err
 }
 
-// outcome waits for the outcome of a write.
+// unlock posts the WRITE and the unlock command, and after an error, which it returns, the
+// unlock command alone.
+func (j *job) unlock(ctx context.Context, err error) (Result, error) {
+	if err == nil {
+		err = j.s.allowed()
+	}
+	err = j.chain.End(err)
+	commit, perr := j.postLast(ctx)
+	return Result{Protocol: ProtocolTwoStep, Commit: commit, Tries: j.chain.Tried, Version: j.chain.Version}, errors.Join(err, perr)
+}
+
+// unlockUnless gives the lock back if a function of the program has not returned: it
+// panics, or has ended its goroutine.
+func (j *job) unlockUnless(returned *bool) {
+	if !*returned {
+		j.giveUp(noList)
+	}
+}
+
+// outcome waits for the outcome of a change.
 func (j *job) outcome(ctx context.Context, commit *Commit) error {
 	err := commit.Wait(ctx)
-	if err != nil && j.writer.Wrote && ctx.Err() != nil && !errors.Is(err, ErrOutcomeUnknown) {
+	if err != nil && j.chain.Wrote && ctx.Err() != nil && !errors.Is(err, ErrOutcomeUnknown) {
 		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
 	return err

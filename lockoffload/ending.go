@@ -82,8 +82,9 @@ func (s *Server) runOut(fenced []*Session) (over []*Session, err error) {
 	if len(open) == 0 {
 		return over, nil
 	}
-	// The last heartbeats may be on their way through the bus.
-	if err := s.drive(&machine.Settle{}); err != nil && !s.removed(err) {
+	look := &machine.Once{Work: machine.Work{L: s.l}} // the last heartbeats may be on their way through the bus
+	look.Settle()
+	if err := s.drive(look); err != nil && !s.removed(err) {
 		return over, fmt.Errorf("look for heartbeats of %d sessions: %w", len(open), err)
 	}
 	for _, one := range open {

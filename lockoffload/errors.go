@@ -3,9 +3,11 @@ package lockoffload
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -45,11 +47,24 @@ var (
 	ErrStarting = errors.New("the target has only just been started")
 	// ErrFull says that the region has as many sessions as its layout allows.
 	ErrFull = errors.New("no more sessions")
+	// ErrBusy says that the target's agent had no room for a chain. Nothing
+	// was changed.
+	ErrBusy = errors.New("agent is busy")
+	// ErrDiffers says that a record did not have the version that a chain
+	// compared it with. Nothing was changed.
+	ErrDiffers = machine.ErrDiffers
+	// ErrMessage says that bytes are no message between a client and an agent.
+	ErrMessage = wire.ErrMalformed
 	// ErrClosed says that the client, or the server, was closed. It is verbs' error.
 	ErrClosed = verbs.ErrClosed
 )
 
+// discard is the logger of those that have none.
+var discard = slog.New(slog.DiscardHandler)
+
 var errRemoved = fmt.Errorf("the target's device was removed: %w", ErrClosed)
+
+func opErrorf(op string, err error) error { return fmt.Errorf("lockoffload: %s: %w", op, err) }
 
 func opError(op string, slot int, err error) error {
 	return fmt.Errorf("lockoffload: %s slot %d: %w", op, slot, err)

@@ -35,6 +35,9 @@ type Lock struct {
 func (c *Client) hold(h *Lock, res Result) (*Lock, Result, error) {
 	h.busy = make(chan struct{}, 1)
 	c.mu.Lock()
+	if h.j != nil {
+		h.j.count()
+	}
 	late := c.abandoned
 	if !late {
 		c.held[h] = struct{}{}
@@ -163,12 +166,20 @@ func (h *Lock) record(ctx context.Context, n int) (memory.Content, error) {
 }
 
 func (h *Lock) load(ctx context.Context) error {
-	m := &machine.Loader{Slot: h.g.Slot, Deliver: func(cur memory.Current) error { h.keep(cur); return nil }}
-	j, err := h.c.start(m, h.g.Slot)
+	m := &machine.Once{}
+	j, err := h.c.start(h.s, m, h.g.Slot)
 	if err != nil {
 		return err
 	}
-	_, err = j.run(ctx, h.s)
+	defer j.drop()
+	m.Load(h.g.Slot)
+	if _, err := j.drive(ctx); err != nil {
+		return err
+	}
+	cur, err := m.Decode()
+	if err == nil {
+		h.keep(cur)
+	}
 	return err
 }
 
@@ -197,33 +208,40 @@ func (h *Lock) Commit(ctx context.Context) error {
 // commit writes the staged copy. It calls leave when nothing is under way any more,
 // perhaps after it has returned.
 func (h *Lock) commit(ctx context.Context) error {
-	later := false
-	defer func() {
-		if !later {
-			h.leave()
-		}
-	}()
+	var err error
 	switch {
 	case h.done:
-		return ErrClosed
+		err = ErrClosed
 	case !h.staged:
-		return nil
+	default:
+		if err = errors.Join(ctx.Err(), h.s.allowed()); err == nil {
+			m := &machine.Once{}
+			h.j.prepare(m)
+			m.Commit(h.g.Slot, &h.old)
+			if err = h.j.post(ctx); err == nil {
+				return h.awaitCommit(ctx)
+			}
+		}
 	}
-	if err := errors.Join(ctx.Err(), h.s.allowed()); err != nil {
-		return err
+	h.leave()
+	if errors.Is(err, ErrBroken) && !errors.Is(err, ErrLost) {
+		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
-	h.j.prepare(&machine.Committer{Slot: h.g.Slot, Old: &h.old}, h.g.Slot)
-	posted, err := h.j.execute(ctx, func(err error) {
+	return err
+}
+
+// awaitCommit waits for the WRITE of commit, and calls leave when it is over.
+func (h *Lock) awaitCommit(ctx context.Context) error {
+	line, f := h.s.line, &h.j.flight
+	err := line.await(ctx, f)
+	if err == nil || errors.Is(err, ErrBroken) {
 		h.committed(err)
 		h.leave()
-	})
-	switch {
-	case !posted:
-		return err // and what was staged still is
-	case err != nil && !errors.Is(err, ErrBroken):
-		later = true
-	default:
-		h.committed(err)
+	} else {
+		go func() {
+			h.committed(line.await(context.Background(), f))
+			h.leave()
+		}()
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
@@ -295,16 +313,18 @@ func (h *Lock) release(ctx context.Context) (*Commit, error) {
 			return nil, nil // others of this client still hold it
 		}
 		j = h.share.j
-		j.after = func() { h.c.endShare(h.share) }
 	}
 	defer j.drop()
-	m := &machine.Releaser{Grant: h.g, Owner: h.s.tags.Owner, Allowed: h.s.allowed}
+	m := &machine.Releaser{Grant: h.g, Owner: h.s.tags.Owner}
+	var lost error
 	if h.staged {
-		m.Old = &h.old
+		if lost = h.s.allowed(); lost == nil {
+			m.Old = &h.old
+		}
 	}
-	j.prepare(m, h.g.Slot)
+	j.prepare(m)
 	p, err := j.drive(ctx)
-	if err != nil {
+	if err = errors.Join(lost, err); err != nil {
 		err = opError("unlock", h.g.Slot, err)
 	}
 	return p, err
@@ -324,6 +344,5 @@ func (h *Lock) abandon() {
 		h.j.drop()
 	case h.c.dropShare(h.share):
 		h.share.j.drop()
-		h.c.endShare(h.share)
 	}
 }

@@ -22,57 +22,28 @@ type SessionInfo struct {
 	Generation uint64
 }
 
-// target identifies the target of a client, which must stay the same as long as the client
-// lives: versions and locks of one target mean nothing at another.
-type target struct {
-	layout      Layout
-	incarnation uint64
-}
-
-// accepts returns an error unless other is the same target.
-func (t target) accepts(other target) error {
-	switch {
-	case t.incarnation != other.incarnation:
-		return ErrRestarted
-	case t.layout != other.layout:
-		return fmt.Errorf("%w: the target has another layout", ErrConfig)
-	}
-	return nil
-}
-
-func (t target) append(b []byte) []byte {
-	return binary.BigEndian.AppendUint64(t.layout.append(b), t.incarnation)
-}
-
-const targetSize = layoutSize + 8
-
-// decodeTarget decodes targetSize bytes.
-func decodeTarget(b []byte) (t target, err error) {
-	t.incarnation = binary.BigEndian.Uint64(b[layoutSize:])
-	t.layout, err = decodeLayout(b[:layoutSize])
-	return t, err
-}
-
 func (in SessionInfo) target() target { return target{in.Layout.withDefaults(), in.Generation} }
 
-const (
-	inviteMagic = "GVL4"
-	inviteSize  = 4 + 2 + 2 + 8 + verbs.RegionSize + targetSize + 4
-)
+// wireInvite is the encoding, big endian.
+type wireInvite struct {
+	Magic        [4]byte
+	Owner, Epoch uint16
+	Lease        time.Duration
+	Region       [verbs.RegionSize]byte
+	Target       wireTarget
+	Reserved     uint32
+}
+
+var inviteMagic = [4]byte([]byte("GVL4"))
 
 // AppendBinary appends the invite's encoding to b.
 func (in SessionInfo) AppendBinary(b []byte) ([]byte, error) {
 	if err := in.check(); err != nil {
 		return nil, err
 	}
-	be := binary.BigEndian
-	b = append(b, inviteMagic...)
-	b = be.AppendUint16(b, in.Owner)
-	b = be.AppendUint16(b, in.Epoch)
-	b = be.AppendUint64(b, uint64(in.Lease))
-	b, _ = in.Region.AppendBinary(b)
-	b = in.target().append(b)
-	return append(b, 0, 0, 0, 0), nil
+	w := wireInvite{Magic: inviteMagic, Owner: in.Owner, Epoch: in.Epoch, Lease: in.Lease, Target: in.target().wire()}
+	_, _ = in.Region.AppendBinary(w.Region[:0])
+	return binary.Append(b, binary.BigEndian, w)
 }
 
 // MarshalBinary returns the invite's encoding.
@@ -81,16 +52,17 @@ func (in SessionInfo) MarshalBinary() ([]byte, error) { return in.AppendBinary(n
 // UnmarshalBinary decodes what AppendBinary made; anything else is refused
 // with [ErrConfig].
 func (in *SessionInfo) UnmarshalBinary(b []byte) error {
-	if len(b) != inviteSize || string(b[:4]) != inviteMagic || string(b[inviteSize-4:]) != "\x00\x00\x00\x00" {
+	var w wireInvite
+	n, err := binary.Decode(b, binary.BigEndian, &w)
+	if err != nil || n != len(b) || w.Magic != inviteMagic || w.Reserved != 0 {
 		return fmt.Errorf("lockoffload: decode invite of %d bytes: %w", len(b), ErrConfig)
 	}
-	be := binary.BigEndian
-	t, err := decodeTarget(b[16+verbs.RegionSize:][:targetSize])
+	t, err := w.Target.target()
 	if err != nil {
 		return fmt.Errorf("lockoffload: decode invite: %w", err)
 	}
-	out := SessionInfo{Owner: be.Uint16(b[4:]), Epoch: be.Uint16(b[6:]), Lease: time.Duration(be.Uint64(b[8:])), Layout: t.layout, Generation: t.incarnation}
-	if err := out.Region.UnmarshalBinary(b[16 : 16+verbs.RegionSize]); err != nil {
+	out := SessionInfo{Owner: w.Owner, Epoch: w.Epoch, Lease: w.Lease, Layout: t.layout, Generation: t.incarnation}
+	if err := out.Region.UnmarshalBinary(w.Region[:]); err != nil {
 		return err
 	}
 	if err := out.check(); err != nil {

@@ -11,7 +11,7 @@ import (
 func TestNoJobOfAClosedClient(t *testing.T) {
 	c := &Client{}
 	require.NoError(t, c.free())
-	_, err := c.start(nil, 0)
+	_, err := c.start(nil, nil, 0)
 	require.ErrorIs(t, err, ErrClosed)
 	require.Zero(t, c.busy)
 }

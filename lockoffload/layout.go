@@ -1,7 +1,6 @@
 package lockoffload
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
@@ -27,30 +26,41 @@ func (l Layout) withDefaults() Layout { return Layout(memory.Layout(l).WithDefau
 // check returns an error for a layout, with defaults, that is out of range.
 func (l Layout) check() error { return memory.Layout(l).Check() }
 
-// layoutSize is the length of a layout in messages, in bytes.
-const layoutSize = 8 + 4*4
-
-// append adds a layout with defaults to a message.
-func (l Layout) append(b []byte) []byte {
-	be := binary.BigEndian
-	b = be.AppendUint64(b, uint64(l.Slots))
-	for _, v := range []int{l.Size, l.Records, l.Clients, l.Swap} {
-		b = be.AppendUint32(b, uint32(v))
-	}
-	return b
+// target identifies the target of a client, which must stay the same as long as the client
+// lives: versions and locks of one target mean nothing at another.
+type target struct {
+	layout      Layout
+	incarnation uint64
 }
 
-// decodeLayout decodes layoutSize bytes that append made; anything else is refused with
-// [ErrConfig].
-func decodeLayout(b []byte) (Layout, error) {
-	be := binary.BigEndian
-	slots := be.Uint64(b)
-	if slots > 1<<30 {
-		return Layout{}, fmt.Errorf("%w: layout of %d slots", ErrConfig, slots)
+// accepts returns an error unless other is the same target.
+func (t target) accepts(other target) error {
+	switch {
+	case t.incarnation != other.incarnation:
+		return ErrRestarted
+	case t.layout != other.layout:
+		return fmt.Errorf("%w: the target has another layout", ErrConfig)
 	}
-	l := Layout{Slots: int(slots), Size: int(be.Uint32(b[8:])), Records: int(be.Uint32(b[12:])), Clients: int(be.Uint32(b[16:])), Swap: int(be.Uint32(b[20:]))}
+	return nil
+}
+
+// wireTarget is a target in messages.
+type wireTarget struct {
+	Slots                        uint64
+	Size, Records, Clients, Swap uint32
+	Incarnation                  uint64
+}
+
+func (t target) wire() wireTarget {
+	l := t.layout
+	return wireTarget{uint64(l.Slots), uint32(l.Size), uint32(l.Records), uint32(l.Clients), uint32(l.Swap), t.incarnation}
+}
+
+// target returns an error that is [ErrConfig] for what no target has.
+func (w wireTarget) target() (target, error) {
+	l := Layout{int(min(w.Slots, 1<<31)), int(w.Size), int(w.Records), int(w.Clients), int(w.Swap)}
 	if l != l.withDefaults() {
-		return Layout{}, fmt.Errorf("%w: layout %+v", ErrConfig, l)
+		return target{}, fmt.Errorf("%w: layout %+v", ErrConfig, l)
 	}
-	return l, l.check()
+	return target{l, w.Incarnation}, l.check()
 }

@@ -52,46 +52,36 @@ func newLine(qp *verbs.QP, cq *verbs.CQ, remote verbs.Region, onBreak func()) (*
 // flight is a list under way. When it is over it may be used again, if only one
 // goroutine awaits it.
 type flight struct {
-	call verbs.Call
-	line *line
-	list []machine.Op
-	mem  []byte
-	then ender // called at the end, before await returns, if set
+	call   verbs.Call
+	line   *line
+	list   []machine.Op
+	mem    []byte
+	posted bool
+	then   *Commit // that ends with the flight, before await returns, if set
 }
 
-// ender is called at the end of a flight by the goroutine that polls. It must not wait.
-type ender interface{ ended(err error) }
-
-// issue posts a list that uses the memory, see post.
+// issue posts a list that uses the memory, as post does, but breaks the line also when the
+// context ends before there is room in the queue. So the heartbeat of a session ends a
+// connection on which nothing completes.
 func (l *line) issue(ctx context.Context, ops []machine.Op, mr *verbs.MR) (*flight, error) {
 	f := &flight{list: ops}
-	if err := l.post(ctx, f, mr); err != nil {
-		return nil, err
+	err := l.post(ctx, f, mr)
+	if err != nil && !errors.Is(err, ErrBroken) {
+		err = l.failAndFlush(err)
 	}
-	return f, nil
+	return f, err
 }
 
 // post posts the list of a flight, which uses the memory. The flight may be over when
-// it returns. An error says that nothing was posted and nothing will be:
-// the line is broken, also by a context that ends before there is room in the queue.
-// So a caller that gives up knows what was executed. The heartbeat of a session waits no
-// longer than its lease: otherwise a connection on which nothing completes would never
-// end. The memory is the device's until the flight is over.
+// it returns. After an error nothing was posted: the context has ended before there was room
+// in the queue, and the error is the context's, or the line is broken. So a caller that
+// gives up knows what was executed. The memory is the device's until the flight is over.
 func (l *line) post(ctx context.Context, f *flight, mr *verbs.MR) error {
-	err := l.postWithin(ctx, f, mr)
-	if err == nil || errors.Is(err, ErrBroken) {
-		return err
-	}
-	return l.failAndFlush(err)
-}
-
-// postWithin is post, but does not break the line when the context ends before there is
-// room in the queue. It returns the context's error then: nothing was posted.
-func (l *line) postWithin(ctx context.Context, f *flight, mr *verbs.MR) error {
 	f.line, f.mem, f.call.Then = l, mr.Bytes(), f
 	err := l.r.Go(ctx, &f.call, func(to *verbs.List) { l.fill(to, f, mr) })
 	switch {
 	case err == nil:
+		f.posted = true
 		return nil
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()) && l.fault() == nil:
 		return ctx.Err()
@@ -142,7 +132,7 @@ func (f *flight) Ended(err error) error {
 		err = f.line.fail(err)
 	}
 	if f.then != nil {
-		f.then.ended(err)
+		f.then.executed(err)
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package lockoffload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/accept"
+	"github.com/goverbs/goverbs/internal/closing"
 	"github.com/goverbs/goverbs/internal/pending"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -44,13 +47,15 @@ type Listener struct {
 	pd     *verbs.PD
 	tcp    net.Listener
 	mr     *verbs.MR
+	made   closing.Stack
 	region *Region
 	srv    *Server
 	work   sync.WaitGroup
 	stop   context.CancelFunc
 	over   context.Context // ends with Close
 
-	pending *pending.Conns // clients that have not shown that they have the key
+	accepting *accept.Acceptor
+	pending   *pending.Conns // clients that have not shown that they have the key
 
 	closing sync.Once
 	ended   error // of Close
@@ -59,7 +64,7 @@ type Listener struct {
 	agent  *Agent
 	links  map[uint64]*agentConn // of the agent's clients
 	closed bool
-	failed error // of accepting
+	failed error // the end of accepting
 	lame   error // why there is no agent in place of one that failed
 }
 
@@ -90,9 +95,7 @@ func NewListener(pd *verbs.PD, tcp net.Listener, cfg ListenConfig) (l *Listener,
 	if err := cfg.Layout.check(); err != nil {
 		return nil, err
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, discard)
 	l = &Listener{cfg: cfg, pd: pd, pending: pending.New(), links: map[uint64]*agentConn{}}
 	l.over, l.stop = context.WithCancel(context.Background())
 	defer func() {
@@ -105,19 +108,24 @@ func NewListener(pd *verbs.PD, tcp net.Listener, cfg ListenConfig) (l *Listener,
 	if l.mr, err = pd.AllocMR(cfg.Layout.Bytes(), verbs.MRConfig{Access: access}); err != nil {
 		return l, err
 	}
+	l.made.Add(l.mr)
 	if l.region, err = NewRegion(l.mr, cfg.Layout); err != nil {
 		return l, err
 	}
 	if l.srv, err = NewServer(ServerConfig{PD: pd, Region: l.region, GID: cfg.GID, Lease: cfg.Lease, Grace: cfg.Grace, Connect: cfg.Connect, Logger: cfg.Logger}); err != nil {
 		return l, err
 	}
+	l.made.Add(l.srv)
 	if !cfg.NoAgent {
 		if l.agent, err = l.newAgent(); err != nil {
 			return l, err
 		}
+		l.made.Add(closing.Func(func() error { return l.agent.Close() })) // the last one
 		l.work.Go(l.sweep)
 	}
-	l.tcp = tcp
+	l.tcp, l.accepting = tcp, accept.New(tcp, func(err error) {
+		cfg.Logger.Error("lockoffload: no room for connections", "error", err)
+	})
 	l.work.Go(l.accept)
 	return l, nil
 }
@@ -148,12 +156,19 @@ func (l *Listener) AgentStats() AgentStats {
 }
 
 // Err returns what is wrong with the target now: connections cannot be accepted, the agent
-// failed and there is no other one yet, or [Server.Err].
+// failed and there is no other one yet, or [Server.Err]. If the process has no file descriptor
+// or memory for connections, they wait until it has; any other error of accepting is final.
 func (l *Listener) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return errors.Join(l.failed, l.lame, l.srv.Err())
+	failed := l.failed
+	if l.accepting.Short() {
+		failed = errShort
+	}
+	return errors.Join(failed, l.lame, l.srv.Err())
 }
+
+var errShort = errors.New("lockoffload: no file descriptors or memory for connections")
 
 // Close ends all sessions and frees the region. It may be called again: a second call
 // waits for the first and returns the same error.
@@ -167,9 +182,9 @@ func (l *Listener) close() error {
 	l.closed = true
 	l.mu.Unlock()
 	l.stop()
-	var errs []error
+	var err error
 	if l.tcp != nil {
-		errs = append(errs, l.tcp.Close())
+		err = l.tcp.Close()
 	}
 	l.mu.Lock()
 	for _, a := range l.links {
@@ -177,16 +192,7 @@ func (l *Listener) close() error {
 	}
 	l.mu.Unlock()
 	l.work.Wait()
-	if l.agent != nil {
-		errs = append(errs, l.agent.Close())
-	}
-	if l.srv != nil {
-		errs = append(errs, l.srv.Close())
-	}
-	if l.mr != nil {
-		errs = append(errs, l.mr.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(err, l.made.Close())
 }
 
 // Local makes a client for the target's own process. It reaches the region through the

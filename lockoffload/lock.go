@@ -112,16 +112,23 @@ func (c *Client) acquire(ctx context.Context, slot int, o LockOptions) (*Lock, R
 		return c.acquireTurn(ctx, s, slot, tries, o.Token)
 	}
 	m := &machine.Acquire{Tags: &s.tags, Tries: tries, Token: o.Token, Grant: machine.Grant{Slot: slot}}
-	j, err := c.start(m, slot)
-	if err != nil {
-		return nil, res, err
-	}
-	j.s = s
-	_, err = j.drive(ctx)
+	j, err := c.takeLock(ctx, s, m)
 	res.Tries = m.Tried
 	if err != nil {
-		j.drop()
 		return nil, res, err
 	}
 	return c.hold(&Lock{c: c, s: s, g: m.Grant, j: j}, res)
+}
+
+// takeLock runs a machine and returns the job with which the lock is to be given back.
+func (c *Client) takeLock(ctx context.Context, s *session, m *machine.Acquire) (*job, error) {
+	j, err := c.start(s, m, m.Grant.Slot)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := j.drive(ctx); err != nil {
+		j.drop()
+		return nil, err
+	}
+	return j, nil
 }

@@ -51,13 +51,7 @@ func (c *Client) acquireTurn(ctx context.Context, s *session, slot, tries int, t
 		if tries > 0 {
 			m.Tries = max(1, tries-res.Tries)
 		}
-		j, err := c.start(m, slot)
-		if err != nil {
-			t.end()
-			return nil, res, err
-		}
-		j.s = s
-		_, err = j.drive(ctx)
+		j, err := c.takeLock(ctx, s, m)
 		res.Tries += m.Tried
 		if err == nil {
 			h := &Lock{c: c, s: s, g: m.Grant, j: j, turn: t}
@@ -68,7 +62,6 @@ func (c *Client) acquireTurn(ctx context.Context, s *session, slot, tries int, t
 			}
 			return c.hold(h, res)
 		}
-		j.drop()
 		t.end()
 		switch {
 		case !errors.Is(err, machine.ErrTurnOver):

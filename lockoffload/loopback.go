@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/closing"
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -13,10 +14,10 @@ import (
 // clients. One machine uses it at a time.
 type loopback struct {
 	region *Region
-	cq     *verbs.CQ
 	qp     *verbs.QP
 	line   *line
 	mr     *verbs.MR
+	made   closing.Stack
 	pause  time.Duration // of machines that sleep
 }
 
@@ -25,46 +26,42 @@ func newLoopback(pd *verbs.PD, gid verbs.GIDEntry, r *Region, lease time.Duratio
 	lb = &loopback{region: r, pause: 2 * machine.ReadTime(lease)}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, lb.close())
+			err = errors.Join(err, lb.made.Close())
 			lb = nil
 		}
 	}()
-	if lb.cq, err = pd.Device().CreateCQ(verbs.CQConfig{}); err != nil {
-		return lb, err
-	}
-	if lb.qp, err = pd.CreateQP(verbs.QPConfig{SendCQ: lb.cq, GID: gid}); err != nil {
-		return lb, err
-	}
-	self, err := lb.qp.Endpoint()
+	cq, err := pd.Device().CreateCQ(verbs.CQConfig{})
 	if err != nil {
 		return lb, err
 	}
-	if err = lb.qp.Connect(self, verbs.ConnectConfig{}); err != nil {
+	lb.made.Add(cq)
+	if lb.qp, err = pd.CreateQP(verbs.QPConfig{SendCQ: cq, GID: gid}); err != nil {
+		return lb, err
+	}
+	lb.made.Add(lb.qp)
+	if err = connectToSelf(lb.qp); err != nil {
 		return lb, err
 	}
 	if lb.mr, err = pd.AllocMR(r.l.LocalSize(), verbs.MRConfig{}); err != nil {
 		return lb, err
 	}
-	lb.line, err = newLine(lb.qp, lb.cq, r.Remote(), func() {})
-	return lb, err
+	lb.made.Add(lb.mr)
+	if lb.line, err = newLine(lb.qp, cq, r.Remote(), func() {}); err != nil {
+		return lb, err
+	}
+	lb.made.Add(closing.Func(lb.line.close))
+	return lb, nil
 }
 
-func (lb *loopback) close() error {
-	var errs []error
-	if lb.line != nil {
-		errs = append(errs, lb.line.close())
+func connectToSelf(qp *verbs.QP) error {
+	self, err := qp.Endpoint()
+	if err == nil {
+		err = qp.Connect(self, verbs.ConnectConfig{})
 	}
-	if lb.qp != nil {
-		errs = append(errs, lb.qp.Close())
-	}
-	if lb.cq != nil {
-		errs = append(errs, lb.cq.Close())
-	}
-	if lb.mr != nil {
-		errs = append(errs, lb.mr.Close())
-	}
-	return errors.Join(errs...)
+	return err
 }
+
+func (lb *loopback) close() error { return lb.made.Close() }
 
 // loopbackPatience is the time after which a machine on the own device is taken for one
 // that will not end.

@@ -102,7 +102,7 @@ func TestHelpOfAnAgent(t *testing.T) {
 	c.s = &session{lost: make(chan struct{})}
 	calls, answer := 0, error(ErrRefused)
 	c.cfg.Logger = silent()
-	c.link.helper = func(context.Context, *target) (*Caller, func() error, error) { calls++; return nil, nil, answer }
+	c.link.helper = func(context.Context, *target) (*Caller, error) { calls++; return nil, answer }
 	require.NoError(t, c.Redial(context.Background()))
 	require.Equal(t, 1, calls)
 	answer = fmt.Errorf("%w: limits", ErrConfig)
@@ -120,7 +120,7 @@ func TestAgentIsLookedFor(t *testing.T) {
 		c, _ := joining(nil)
 		c.cfg.Logger = silent()
 		calls := 0
-		c.link.helper = func(context.Context, *target) (*Caller, func() error, error) { calls++; return nil, nil, ErrRefused }
+		c.link.helper = func(context.Context, *target) (*Caller, error) { calls++; return nil, ErrRefused }
 		looks := func() int {
 			calls = 0
 			for range 100 {
@@ -171,7 +171,7 @@ func TestClosedClientTakesNothing(t *testing.T) {
 	_, _, err = c.Lock(context.Background(), 0, LockOptions{})
 	require.ErrorIs(t, err, ErrClosed)
 	c.freed = true
-	_, err = c.start(&machine.Releaser{}, 0)
+	_, err = c.start(nil, &machine.Releaser{}, 0)
 	require.ErrorIs(t, err, ErrClosed)
 }
 

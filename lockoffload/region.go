@@ -60,15 +60,5 @@ func (r *Region) opensAfter(pause time.Duration) time.Time {
 	return r.opens
 }
 
-// awaitLeases waits until no client of an earlier server relies on a lock.
-func (r *Region) awaitLeases() { time.Sleep(time.Until(r.relied)) }
-
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
-}
-
 // Remote returns the address and the rkey with which peers reach the region.
 func (r *Region) Remote() verbs.Region { return r.mr.Region() }

@@ -1,6 +1,7 @@
 package lockoffload
 
 import (
+	"cmp"
 	"sync/atomic"
 	"time"
 )
@@ -17,13 +18,8 @@ type Retry struct {
 }
 
 func (r Retry) withDefaults() Retry {
-	if r.Min <= 0 {
-		r.Min = 20 * time.Microsecond
-	}
-	if r.Max <= 0 {
-		r.Max = 100 * time.Millisecond
-	}
-	r.Max = max(r.Max, r.Min)
+	r.Min = cmp.Or(max(r.Min, 0), 20*time.Microsecond)
+	r.Max = max(cmp.Or(max(r.Max, 0), 100*time.Millisecond), r.Min)
 	return r
 }
 

@@ -40,7 +40,7 @@ func newPausing() (*job, *machine.Acquire) {
 	c.pace.note(time.Millisecond)
 	m := &machine.Acquire{}
 	j := &job{c: c, mr: new(verbs.MR)}
-	j.prepare(m, 1)
+	j.prepare(m)
 	m.Missed = true
 	return j, m
 }
@@ -52,7 +52,7 @@ func TestPausesOfACall(t *testing.T) {
 		for _, want := range []time.Duration{1, 2, 4} {
 			require.Equal(t, want*time.Millisecond, j.pause())
 		}
-		j.prepare(m, 1)
+		j.prepare(m)
 	}
 	m.Missed = false
 	for range 2 {

@@ -1,6 +1,7 @@
 package lockoffload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/closing"
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/verbs"
@@ -77,57 +79,57 @@ type ServerStats struct {
 // one and a half leases at most, until the leases of sessions that an earlier server closed
 // are over, and gives back locks that an earlier server could not take back. Close it before
 // the region's memory.
-func NewServer(cfg ServerConfig) (*Server, error) {
+func NewServer(cfg ServerConfig) (_ *Server, err error) {
 	if cfg.PD == nil || cfg.Region == nil || cfg.Lease != 0 && cfg.Lease < leastLease {
 		return nil, fmt.Errorf("lockoffload: make server: PD and region are needed, and a lease of %v at least: %w", leastLease, ErrConfig)
 	}
-	if cfg.Lease == 0 {
-		cfg.Lease = time.Second
-	}
-	if cfg.Grace == 0 {
-		cfg.Grace = machine.LeaseLimit(cfg.Lease)
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	free, err := claim(cfg.Region.mr.Bytes(), "server")
+	cfg.Lease = cmp.Or(cfg.Lease, time.Second)
+	cfg.Grace = cmp.Or(cfg.Grace, machine.LeaseLimit(cfg.Lease))
+	cfg.Logger = cmp.Or(cfg.Logger, discard)
+	free, err := claim(cfg.Region.mr.Bytes(), serverRole)
 	if err != nil {
 		return nil, opErrorf("make server", err)
 	}
-	cfg.Region.awaitLeases()
+	var made closing.Stack
+	defer func() {
+		if err != nil {
+			free()
+			err = errors.Join(opErrorf("make server", err), made.Close())
+		}
+	}()
+	time.Sleep(time.Until(cfg.Region.relied)) // no client of an earlier server relies on a lock any more
 	cq, err := cfg.PD.Device().CreateCQ(verbs.CQConfig{PollOnly: true})
 	if err != nil {
-		free()
 		return nil, err
 	}
+	made.Add(cq)
 	loop, err := newLoopback(cfg.PD, cfg.GID, cfg.Region, cfg.Lease)
 	if err != nil {
-		free()
-		return nil, errors.Join(err, cq.Close())
+		return nil, err
 	}
+	made.Add(closing.Func(loop.close))
 	// They begin somewhere else than those of an earlier server, so that its clients, if
 	// they live, have the identity of no client that is admitted now.
 	epochs := make([]uint16, cfg.Region.Clients+1)
 	for i := range epochs {
 		epochs[i] = uint16(rand.Uint32())
 	}
-	ctx, stop := context.WithCancel(context.Background())
 	s := &Server{
-		cfg: cfg, l: cfg.Region.l, cq: cq, free: free, loop: loop, fence: fenceQP, stop: stop, gone: make(chan struct{}),
+		cfg: cfg, l: cfg.Region.l, cq: cq, free: free, loop: loop, fence: fenceQP, gone: make(chan struct{}),
 		sessions: map[uint16]*Session{}, epochs: epochs, opens: cfg.Region.opensAfter(cfg.Grace),
 	}
 	// Before any client is admitted: a reader's bit identifies only an owner number, and a
 	// bit that was left would become that of the number's next owner.
 	m := machine.SessionsRecovery(&s.l, cfg.Region.mr.Bytes())
 	if err := s.loop.drive(m); err != nil {
-		stop()
-		free()
-		return nil, errors.Join(opErrorf("make server", err), loop.close(), cq.Close())
+		return nil, err
 	}
 	s.counts.Recovered = uint64(m.Freed)
 	if m.Freed > 0 {
 		cfg.Logger.Warn("lockoffload: a server before had failed", "recovered", m.Freed)
 	}
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
 	go s.watch(ctx)
 	return s, nil
 }
@@ -184,7 +186,9 @@ func (s *Server) close() error {
 			if one.until.IsZero() {
 				one.until = time.Now().Add(machine.LeaseLimit(s.cfg.Lease))
 			}
-			s.cfg.Region.relied = later(s.cfg.Region.relied, one.until)
+			if one.until.After(s.cfg.Region.relied) {
+				s.cfg.Region.relied = one.until
+			}
 		}
 		err := one.dispose()
 		if errs = append(errs, err); err == nil && one.made && !one.fenced {

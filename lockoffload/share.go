@@ -19,10 +19,8 @@ type bit struct {
 	j     *job // to give it back with
 }
 
-// endShare ends the use of a bit; that of an older session may be gone.
+// endShare ends the use of a bit; that of an older session may be gone. mu must be held.
 func (c *Client) endShare(b *bit) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.bits[b.slot] == b {
 		delete(c.bits, b.slot)
 	}
@@ -75,60 +73,55 @@ func (c *Client) pendingOf(slot int) *Commit {
 
 func (c *Client) acquireShared(ctx context.Context, s *session, slot, tries int) (*Lock, Result, error) {
 	res := Result{Protocol: ProtocolTwoStep}
-	var b *bit
-	for b == nil {
-		got, joined, wait, err := c.joinShare(s, slot)
-		if err != nil {
-			return nil, res, err
-		}
-		if joined {
-			return c.hold(&Lock{c: c, s: s, g: got.grant, share: got}, res)
-		}
-		b = got
+	b, joined, err := c.awaitShare(ctx, s, slot)
+	switch {
+	case err != nil:
+		return nil, res, err
+	case joined:
+		return c.hold(&Lock{c: c, s: s, g: b.grant, share: b}, res)
+	}
+	m := &machine.AcquireShared{Acquire: machine.Acquire{Tags: &s.tags, Tries: tries, Grant: machine.Grant{Slot: slot}}}
+	j, err := c.start(s, m, slot)
+	if err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.endShare(b)
+		return nil, res, err
+	}
+	j.share = b
+	_, err = j.drive(ctx)
+	res.Tries = m.Tried
+	if err != nil {
+		j.drop()
+		return nil, res, err
+	}
+	c.mu.Lock()
+	j.count()
+	b.held, b.refs, b.grant, b.j = true, 1, m.Grant, j
+	c.mu.Unlock()
+	return c.hold(&Lock{c: c, s: s, g: m.Grant, share: b}, res)
+}
+
+// awaitShare is joinShare, but waits until it need not wait any more.
+func (c *Client) awaitShare(ctx context.Context, s *session, slot int) (*bit, bool, error) {
+	for {
+		b, joined, wait, err := c.joinShare(s, slot)
 		if wait == nil {
-			continue
+			return b, joined, err
 		}
 		// It may be being given back while no goroutine polls for that.
 		if p := c.pendingOf(slot); p != nil {
 			if err := p.await(ctx); err != nil {
-				return nil, res, fmt.Errorf("%w: %w", ErrNotAcquired, err)
+				return nil, false, fmt.Errorf("%w: %w", ErrNotAcquired, err)
 			}
 			continue
 		}
 		select {
 		case <-wait:
 		case <-s.lost:
-			return nil, res, ErrLost
+			return nil, false, ErrLost
 		case <-ctx.Done():
-			return nil, res, fmt.Errorf("%w: %w", ErrNotAcquired, ctx.Err())
+			return nil, false, fmt.Errorf("%w: %w", ErrNotAcquired, ctx.Err())
 		}
 	}
-	kept := false
-	var j *job
-	var m machine.SharedMachine
-	m = machine.NewSharedMachine(&c.l, &s.tags, slot, tries, func() {
-		// Only the end in which the lock is held leaves the bit in use.
-		kept = true
-		c.mu.Lock()
-		b.held, b.refs, b.grant, b.j = true, 1, m.Granted(), j
-		c.mu.Unlock()
-	})
-	j, err := c.start(m, slot)
-	if err != nil {
-		c.endShare(b)
-		return nil, res, err
-	}
-	j.after = func() {
-		if !kept {
-			c.endShare(b)
-		}
-	}
-	j.s = s
-	_, err = j.drive(ctx)
-	res.Tries = m.Attempts()
-	if err != nil {
-		j.drop()
-		return nil, res, err
-	}
-	return c.hold(&Lock{c: c, s: s, g: m.Granted(), share: b}, res)
 }

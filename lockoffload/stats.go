@@ -38,8 +38,7 @@ func (f Protocol) String() string {
 	return "unknown form"
 }
 
-// Stats are the counts of events of a lock, or of all locks, since the client was
-// made.
+// Stats are the counts of events of all locks since the client was made.
 type Stats struct {
 	Tries    uint64 // lock commands
 	Acquired uint64 // those that got the lock

@@ -18,12 +18,22 @@ func TestSuspendedHolder(t *testing.T) {
 	ctx := within(t, stuck)
 	var suspended atomic.Int64
 	t.Cleanup(lockoffload.SetClock(func(at time.Time) time.Time { return at.Add(time.Duration(suspended.Load())) })) // right behind the clients' ends
-	c, _ := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long).client(lockoffload.Retry{})
-	h, _, err := c.Lock(ctx, 0, lockoffload.LockOptions{})
-	require.NoError(t, err)
-	_, err = h.Write(ctx, 0, []byte("before"))
-	require.NoError(t, err)
+	r := newRig(t, lockoffload.Layout{Slots: 2, Size: 8}, long)
+	c, _ := r.client(lockoffload.Retry{})
+	var held []*lockoffload.Lock
+	for slot := range 2 {
+		h, _, err := c.Lock(ctx, slot, lockoffload.LockOptions{})
+		require.NoError(t, err)
+		_, err = h.Write(ctx, 0, []byte("before"))
+		require.NoError(t, err)
+		held = append(held, h)
+	}
 	suspended.Store(int64(long))
+	err := held[1].Unlock(ctx)
+	require.ErrorIs(t, err, lockoffload.ErrLost)
+	require.NotErrorIs(t, err, lockoffload.ErrOutcomeUnknown, "nothing is written")
+	require.Zero(t, r.reg.Versions(1))
+	h := held[0]
 	_, err = h.Write(ctx, 0, []byte("behind"))
 	require.ErrorIs(t, err, lockoffload.ErrLost)
 	<-h.Lost()

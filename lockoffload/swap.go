@@ -50,6 +50,11 @@ func (t *swapTable) enter(ctx context.Context, s *session, slot int) (*swapSlot,
 	return w, nil
 }
 
+// look returns what is known of the pointer.
+func (w *swapSlot) look() machine.SwapLook {
+	return machine.SwapLook{Slot: w.slot, Pointer: w.pointer, Known: w.known}
+}
+
 // leave gives the turn back and records the pointer, if known.
 func (w *swapSlot) leave(pointer uint64, known bool) {
 	w.pointer, w.known = pointer, known
@@ -75,33 +80,32 @@ func (w *swapSlot) drop() {
 // The data is apart from the slot's records and its lock; the layout has it
 // when Layout.Swap is not 0.
 func (c *Client) SwapRead(ctx context.Context, slot int, dst []byte) ([]byte, Result, error) {
-	res := Result{Protocol: ProtocolSwap}
-	var out []byte
-	err := c.swap(ctx, slot, func(s *session, w *swapSlot) error {
-		m := &machine.SwapReader{SwapLook: machine.SwapLook{Slot: slot, Pointer: w.pointer, Known: w.known}}
-		m.Deliver = func(data []byte) error {
-			if len(data) > len(dst) {
-				return fmt.Errorf("%w: %d bytes do not fit in %d", ErrConfig, len(data), len(dst))
-			}
-			out = dst[:copy(dst, data)]
-			return nil
-		}
-		j, err := c.start(m, slot)
-		if err == nil {
-			_, err = j.run(ctx, s)
-		}
-		res.Tries, res.Version = m.Tried, machine.PointerVersion(m.Pointer)
-		if err != nil {
-			w.leave(0, false)
-			return err
-		}
-		w.leave(m.Pointer, m.Known)
-		return nil
-	})
+	out, res, err := c.swapRead(ctx, slot, dst)
 	if err != nil {
 		return nil, res, opError("swap read", slot, err)
 	}
 	return out, res, nil
+}
+
+func (c *Client) swapRead(ctx context.Context, slot int, dst []byte) ([]byte, Result, error) {
+	res := Result{Protocol: ProtocolSwap}
+	w, j, err := c.enterSwap(ctx, slot)
+	if err != nil {
+		return nil, res, err
+	}
+	defer j.drop()
+	m := &machine.SwapReader{SwapLook: w.look()}
+	j.prepare(m)
+	_, err = j.drive(ctx)
+	w.leave(m.Pointer, m.Known && err == nil)
+	res.Tries, res.Version = m.Tried, machine.PointerVersion(m.Pointer)
+	if err == nil && len(m.Data) > len(dst) {
+		err = fmt.Errorf("%w: %d bytes do not fit in %d", ErrConfig, len(m.Data), len(dst))
+	}
+	if err != nil {
+		return nil, res, err
+	}
+	return dst[:copy(dst, m.Data)], res, nil
 }
 
 // SwapWrite writes data to a slot if its version is still the one given, in one
@@ -113,47 +117,56 @@ func (c *Client) SwapRead(ctx context.Context, slot int, dst []byte) ([]byte, Re
 // Layout.Swap has two copies for each owner number that writes: the client's
 // must be at most half of it.
 func (c *Client) SwapWrite(ctx context.Context, slot int, version uint64, data []byte) (Result, error) {
-	res := Result{Protocol: ProtocolSwap}
-	err := c.swap(ctx, slot, func(s *session, w *swapSlot) error {
-		m := &machine.SwapWriter{SwapLook: machine.SwapLook{Slot: slot, Pointer: w.pointer, Known: w.known}, Owner: s.tags.Owner, Version: version, Data: data}
-		if len(data) > c.l.Size || 2*int(m.Owner) > c.l.Swap || version >= 1<<machine.SwapVersionBits-1 {
-			w.leave(w.pointer, w.known)
-			return fmt.Errorf("%w: %d bytes, version %d, owner %d of a layout %+v", ErrConfig, len(data), version, m.Owner, c.l)
-		}
-		j, err := c.start(m, slot)
-		if err != nil {
-			w.leave(w.pointer, w.known)
-			return err
-		}
-		_, err = j.run(ctx, s)
-		res.Tries, res.Version = m.Tried, machine.PointerVersion(m.Pointer)
-		if m.Posted { // and no reply came
-			cause := err
-			if ctx.Err() != nil { // else err says ErrNotAcquired
-				cause = ctx.Err()
-			}
-			err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, cause)
-		}
-		w.leave(m.Pointer, m.Known && !m.Posted)
-		return err
-	})
+	res, err := c.swapWrite(ctx, slot, version, data)
 	if err != nil {
 		return res, opError("swap write", slot, err)
 	}
 	return res, nil
 }
 
-func (c *Client) swap(ctx context.Context, slot int, f func(*session, *swapSlot) error) error {
+func (c *Client) swapWrite(ctx context.Context, slot int, version uint64, data []byte) (Result, error) {
+	res := Result{Protocol: ProtocolSwap}
+	w, j, err := c.enterSwap(ctx, slot)
+	if err != nil {
+		return res, err
+	}
+	defer j.drop()
+	owner := j.s.tags.Owner
+	if len(data) > c.l.Size || 2*int(owner) > c.l.Swap || version >= 1<<machine.SwapVersionBits-1 {
+		w.leave(w.pointer, w.known)
+		return res, fmt.Errorf("%w: %d bytes, version %d, owner %d of a layout %+v", ErrConfig, len(data), version, owner, c.l)
+	}
+	m := &machine.SwapWriter{SwapLook: w.look(), Owner: owner, Version: version, Data: data}
+	j.prepare(m)
+	_, err = j.drive(ctx)
+	w.leave(m.Pointer, m.Known && !m.Posted)
+	res.Tries, res.Version = m.Tried, machine.PointerVersion(m.Pointer)
+	if m.Posted { // and no reply came
+		if ctx.Err() != nil { // else err says ErrNotAcquired
+			err = ctx.Err()
+		}
+		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+	}
+	return res, err
+}
+
+// enterSwap takes the turn of a slot, and a job for it. The caller must give both back.
+func (c *Client) enterSwap(ctx context.Context, slot int) (*swapSlot, *job, error) {
 	if err := c.named(ctx, slot); err != nil {
-		return err
+		return nil, nil, err
 	}
 	if c.l.Swap == 0 {
-		return fmt.Errorf("%w: the layout has no copies to swap", ErrConfig)
+		return nil, nil, fmt.Errorf("%w: the layout has no copies to swap", ErrConfig)
 	}
 	s := c.session()
 	w, err := c.swaps.enter(ctx, s, slot)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	return f(s, w)
+	c.mu.Lock()
+	j, err := c.takeJob(s, slot)
+	if err != nil {
+		w.leave(w.pointer, w.known)
+	}
+	return w, j, err
 }

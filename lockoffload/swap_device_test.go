@@ -123,5 +123,5 @@ func TestSwapCounts(t *testing.T) {
 	require.Equal(t, res.Version, counted(data), "one step for each version")
 	require.LessOrEqual(t, counted(data), uint64(6*each))
 	require.GreaterOrEqual(t, counted(data), 6*each-unknown)
-	t.Logf("%d, %d unknown, %+v", counted(data), unknown, cs[0].SlotStats(0))
+	t.Logf("%d, %d unknown, %+v", counted(data), unknown, cs[0].Stats())
 }

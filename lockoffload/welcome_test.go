@@ -3,14 +3,17 @@ package lockoffload
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/internal/accept"
 	"github.com/goverbs/goverbs/internal/pending"
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
@@ -27,8 +30,8 @@ func gate(t *testing.T) *Listener {
 	return l
 }
 
-// visit has the target welcome a connection.
-func visit(t *testing.T, l *Listener) (conn net.Conn, over chan error) {
+// connect has the target welcome a connection.
+func connect(t *testing.T, l *Listener) (conn net.Conn, over chan error) {
 	near, far := net.Pipe()
 	t.Cleanup(func() { near.Close() })
 	require.NoError(t, near.SetDeadline(time.Now().Add(5*time.Second)))
@@ -40,7 +43,7 @@ func visit(t *testing.T, l *Listener) (conn net.Conn, over chan error) {
 func TestWelcomeNeedsTheKey(t *testing.T) {
 	l := gate(t)
 	say := func(key []byte, kind wire.Kind) (wire.Status, error) {
-		conn, over := visit(t, l)
+		conn, over := connect(t, l)
 		c, err := wire.ReadChallenge(conn)
 		require.NoError(t, err)
 		h := wire.Hello{Kind: kind, Nonce: wire.Nonce{1}, Body: []byte("no endpoint")}
@@ -63,18 +66,18 @@ func TestWelcomeNeedsTheKey(t *testing.T) {
 // Close of the target does not wait for a silent connection.
 func TestWelcomeEndsWithTheListener(t *testing.T) {
 	l := gate(t)
-	conn, over := visit(t, l)
+	conn, over := connect(t, l)
 	_, err := wire.ReadChallenge(conn)
 	require.NoError(t, err)
 	l.stop()
 	ends(t, func() { require.Error(t, <-over) })
-	conn, over = visit(t, l)
+	conn, over = connect(t, l)
 	_, err = io.Copy(io.Discard, conn)
 	require.NoError(t, err, "it is closed")
 	require.Error(t, <-over)
 }
 
-// failing is a net.Listener that fails, then has a connection, and then waits.
+// failing is a net.Listener for which there is no room, then has a connection, and then fails.
 type failing struct {
 	net.Listener
 	errs  int
@@ -84,37 +87,36 @@ type failing struct {
 func (f *failing) Accept() (net.Conn, error) {
 	if f.errs > 0 {
 		f.errs--
-		return nil, errOnce
+		return nil, syscall.EMFILE
 	}
 	conn, open := <-f.conns
 	if !open {
-		return nil, net.ErrClosed
+		return nil, errOnce
 	}
 	return conn, nil
 }
 
-// A target that could not accept for a moment says so, and goes on.
+var errServer = errors.New("the server's")
+
+// A target that has no room for a connection for a moment says so, and goes on.
 func TestAcceptGoesOn(t *testing.T) {
 	l := gate(t)
 	tcp := &failing{errs: 3, conns: make(chan net.Conn)}
 	l.tcp = tcp
+	l.accepting, l.srv = accept.New(tcp, nil), &Server{cfg: ServerConfig{PD: new(verbs.PD)}, trouble: errServer}
 	over := make(chan struct{})
 	go func() { defer close(over); l.accept() }()
-	failed := func() error {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return l.failed
-	}
-	require.Eventually(t, func() bool { return failed() != nil }, 5*time.Second, 50*time.Microsecond)
+	require.Eventually(t, func() bool { return errors.Is(l.Err(), errShort) }, 5*time.Second, 50*time.Microsecond)
 	near, far := net.Pipe()
 	defer near.Close()
 	tcp.conns <- far
 	require.NoError(t, near.SetDeadline(time.Now().Add(5*time.Second)))
 	_, err := wire.ReadChallenge(near)
 	require.NoError(t, err)
-	require.NoError(t, failed())
+	require.NotErrorIs(t, l.Err(), errShort)
 	close(tcp.conns)
 	ends(t, func() { <-over })
+	require.ErrorIs(t, l.Err(), errOnce)
 	near.Close()
 	ends(t, l.work.Wait)
 }

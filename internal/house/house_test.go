@@ -45,11 +45,10 @@ var below = map[string][]string{
 	// It speaks of messages, services and statuses in the engine's terms.
 	"srd/internal/offload": {"srd/internal/wire", "srd/internal/session", "srd/internal/engine", "internal"},
 	"lockoffload": {"verbs", "verbs/netpath", "verbs/rdmacm", "internal", "lockoffload/internal/wire", "lockoffload/internal/memory",
-		"lockoffload/internal/machine", "lockoffload/internal/history"},
+		"lockoffload/internal/machine"},
 	"lockoffload/internal/wire":    {},
 	"lockoffload/internal/memory":  {},
 	"lockoffload/internal/broker":  {},
-	"lockoffload/internal/history": {}, // for tests
 	"lockoffload/internal/machine": {"lockoffload/internal/wire", "lockoffload/internal/memory", "lockoffload/internal/broker", "internal"},
 	"pacer":                        {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
 	"cache":                        {"verbs", "verbs/netpath", "verbs/rdmacm", "dc", "srd", "lockoffload", "pacer", "internal", "cache/internal", "cache/internal/driver"},
@@ -154,8 +153,6 @@ func wrong(file, name string) string {
 			return ""
 		}
 	case test && folder == "cache" && to == "cache/server": // the client's tests have one
-		return ""
-	case test && folder == "lockoffload/internal/machine" && to == "lockoffload/internal/history":
 		return ""
 	case test && slices.Contains(forTests, to):
 		return ""

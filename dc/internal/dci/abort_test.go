@@ -9,7 +9,7 @@ import (
 // TestAbort: a DCI is taken down when its requests are not wanted, and comes back.
 func TestAbort(t *testing.T) {
 	c := New(1, 2, 4, 4)
-	p, q := &Peer{}, &Peer{Number: 1}
+	p, q := &Peer{}, &Peer{}
 	c.Abort(p)
 	posted(t, c, p, 2)
 	posted(t, c, q, 1)

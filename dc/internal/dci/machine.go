@@ -70,7 +70,7 @@ func (d *DCI) load() int { return d.outstanding + d.pending }
 // Peer is what the initiator knows of a DCT. It keeps its DCI and stream as
 // long as it has requests there.
 type Peer struct {
-	Number      uint32 // the driver's
+	Owner       any // the driver's
 	dci         *DCI
 	stream      int
 	outstanding int

@@ -9,7 +9,7 @@ import (
 // TestWithdraw: what is taken back leaves nothing behind.
 func TestWithdraw(t *testing.T) {
 	c := New(1, 1, 2, 4)
-	p, q := &Peer{}, &Peer{Number: 1}
+	p, q := &Peer{}, &Peer{}
 	require.True(t, c.Place(p))
 	require.Equal(t, 2, c.Admit(p, 5))
 	c.Posted(p)

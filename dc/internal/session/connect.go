@@ -11,7 +11,7 @@ func (c *Initiator) resume(x *Context, p *Peer, now time.Duration) {
 	x.state, x.peer, p.ctx, x.since = joining, p, x, now
 	x.looked = now
 	x.Session = p.kept
-	c.forget(p)
+	p.kept = Session{}
 	c.Stats.Resumes++
 	p.Stats.Resumes++
 	m := wire.Message{QPN: x.Session.QPN, MTU: x.Session.MTU, From: p.at}
@@ -45,8 +45,7 @@ func (c *Initiator) begin(x *Context, now time.Duration) {
 // sendConnect sends a connect packet, which also names the kept session that the new one replaces.
 func (c *Initiator) sendConnect(x *Context) {
 	p := x.peer
-	c.send(p.at, wire.Message{Kind: wire.Connect, Epoch: p.epoch, Context: uint32(x.Index), Attempt: x.Session.Attempt,
-		Peer: p.Number, PSN: x.Session.PSN, Session: p.kept.ID})
+	c.send(p, wire.Message{Kind: wire.Connect, Context: uint32(x.Index), Attempt: x.Session.Attempt, PSN: x.Session.PSN, Session: p.kept.ID})
 }
 
 // timeout returns how long a control message waits for its reply, before it is sent again.
@@ -111,7 +110,7 @@ func (c *Initiator) probe(p *Peer, now time.Duration) {
 	p.probePause = min(max(2*p.probePause, c.timeout()), c.longestPause())
 	c.rests.set(p, min(now+p.probePause, p.firstTry+c.ConnectTimeout))
 	c.Retime = true
-	c.send(p.at, wire.Message{Kind: wire.Probe, Epoch: p.epoch, Peer: p.Number, Wait: uint32(now / time.Millisecond)})
+	c.send(p, wire.Message{Kind: wire.Probe, Wait: uint32(now / time.Millisecond)})
 }
 
 // answered: the target is there. If it was asked, it waits for a context now.
@@ -127,17 +126,13 @@ func (c *Initiator) answered(p *Peer, now time.Duration) {
 // vacant: a context that has not joined has no target any more. Its queue pair need not
 // be reset, or is being reset.
 func (c *Initiator) vacant(x *Context, now time.Duration) {
-	dirty, s := x.dirty, free
 	if x.resetting {
-		dirty, s = false, resetting
-	}
-	c.clear(x, s)
-	x.dirty, x.looked = dirty, now
-	if s == free {
-		c.serve(x, now)
-	} else {
+		x.stay = stay{state: resetting, looked: now}
 		c.resets++
+		return
 	}
+	x.stay = stay{state: free, dirty: x.dirty, looked: now}
+	c.serve(x, now)
 }
 
 // fail ends all requests that wait for a target.
@@ -175,10 +170,10 @@ func (c *Initiator) Found(p *Peer, at wire.ControlAddress, err error, now time.D
 	p.at.QPN, p.at.QKey, p.epoch = at.QPN, at.QKey, p.incarnation
 	switch x := p.ctx; {
 	case x != nil && x.state == connecting:
-		c.forget(p)
+		p.kept = Session{}
 		c.begin(x, now)
 	case p.rest == probed:
-		c.forget(p)
+		p.kept = Session{}
 		c.probe(p, now)
 	case x == nil:
 		c.lose(p, now)

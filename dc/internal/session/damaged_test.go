@@ -18,14 +18,13 @@ func TestDamagedWhileConnecting(t *testing.T) {
 	p := b.peer(1)
 	p.kept = Session{ID: 9, Context: 1, Attempt: 1, QPN: 5, Lease: 60000, heard: b.now}
 	p.pending = 1
-	b.kept++
 	x := &b.Contexts[0]
 	x.dirty = true
 	b.connect(x, p, b.now)
 	require.EqualValues(t, 9, b.taken()[0].Message.Session)
 	b.ResetDone(x, errors.New("no"), b.now)
 	require.Zero(t, p.kept)
-	require.Zero(t, b.kept)
+	require.Zero(t, b.Counted().Kept)
 	var ended []uint64
 	for _, a := range b.taken() {
 		if a.Kind == ActSend && a.Message.Kind == wire.Detach {

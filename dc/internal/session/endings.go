@@ -34,7 +34,7 @@ func (o *endings) add(key contextKey, attempt uint32, refused bool, now, lease t
 		}
 		o.limit = max(64, 2*len(o.ended))
 	}
-	if e, ok := o.ended[key]; ok && int32(attempt-e.attempt) < 0 && now < e.until {
+	if e, ok := o.ended[key]; ok && int32(attempt-e.attempt) < 0 {
 		return
 	}
 	o.ended[key] = ending{attempt, now + min(lease, lateConnect), refused}

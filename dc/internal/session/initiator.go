@@ -24,7 +24,20 @@ const (
 // Context is a DC initiator context: one queue pair, which serves one
 // target after another.
 type Context struct {
-	Index   int
+	Index int
+	stay
+
+	yielded    *Peer  // has just had its turn
+	line       line   // of targets with a session of this context
+	attempts   uint32 // sessions that it has asked for so far
+	psn        uint32 // behind all that the queue pair has sent
+	departures departures
+	failures   int // to make the queue pair ready, in a row
+	lastUse    uint64
+}
+
+// stay is the time of a context with one target, or without any.
+type stay struct {
 	Session Session
 
 	state contextState
@@ -41,21 +54,14 @@ type Context struct {
 	notReady bool // a request found no receive at the target
 
 	peer        *Peer
-	yielded     *Peer         // has just had its turn
-	line        line          // of targets with a session of this context
 	done        uint32        // requests completed
 	seen        uint32        // of those when that was looked at last
 	looked      time.Duration // when
 	answer      wire.Message  // that came before it was ready; kind 0: none
-	attempts    uint32        // sessions that it has asked for so far
-	psn         uint32        // behind all that the queue pair has sent
-	departures  departures
 	outstanding int
 	used        int           // requests posted since others wait
 	unanswered  int           // connect packets since the target was last heard of
-	failures    int           // to make the queue pair ready, in a row
 	since       time.Duration // attached
-	lastUse     uint64
 	timer       time.Duration // next retransmission, keep-alive, or try to repair
 	pause       time.Duration // until the next retransmission
 }
@@ -122,25 +128,12 @@ type Limits struct {
 	TimeWait       time.Duration // no packet is under way for longer
 }
 
-// Stats count what an initiator did.
+// Stats are dc.Stats.
 type Stats struct {
-	Attaches    uint64
-	Resumes     uint64
-	Hits        uint64
-	Evictions   uint64
-	Busy        uint64
-	NotReady    uint64
-	Waits       uint64
-	Waited      time.Duration
-	GaveWay     uint64
-	Failures    uint64
-	Retransmits uint64
-	Lookups     uint64
-	Stale       uint64
-	Malformed   uint64
-	Live        int
-	Kept        int
-	Waiting     int
+	Attaches, Resumes, Hits, Evictions, Busy, NotReady, Waits uint64
+	GaveWay, Failures, Retransmits, Lookups, Malformed        uint64
+	Waited                                                    time.Duration
+	Live, Kept, Waiting                                       int
 }
 
 // Initiator decides which context serves which target.
@@ -154,14 +147,12 @@ type Initiator struct {
 	Retime bool
 
 	peers       []*Peer
-	keys        []uint64 // access keys by the peer's number
 	spare       []uint32 // numbers of peers that were removed
 	general     line     // of targets that any context can serve
 	rests       timers
 	disconnects []disconnect
 	random      func() uint32
 	uses        uint64 // counts posts, for the least recently used
-	kept        int
 	waiting     int
 	resets      int           // contexts in state resetting
 	lined       bool          // a target has begun to wait: dispatch looks
@@ -185,10 +176,10 @@ func NewInitiator(id uint64, contexts int, l Limits, random func() uint32) *Init
 
 func (c *Initiator) do(a Action) { c.Actions = append(c.Actions, a) }
 
-// send sends a message to the target that m.Peer numbers.
-func (c *Initiator) send(to wire.ControlAddress, m wire.Message) {
-	m.Sender, m.Key = c.ID, c.keys[m.Peer]
-	c.do(Action{Kind: ActSend, To: to, Message: m})
+// send sends a message to a target.
+func (c *Initiator) send(p *Peer, m wire.Message) {
+	m.Sender, m.Key, m.Peer, m.Epoch = c.ID, p.key, p.Number, p.epoch
+	c.do(Action{Kind: ActSend, To: p.at, Message: m})
 }
 
 // keyedAddress is what it takes to tell a target something.
@@ -197,7 +188,7 @@ type keyedAddress struct {
 	key uint64
 }
 
-func (c *Initiator) address(p *Peer) keyedAddress { return keyedAddress{p.at, c.keys[p.Number]} }
+func (p *Peer) address() keyedAddress { return keyedAddress{p.at, p.key} }
 
 // Counted returns the statistics so far.
 func (c *Initiator) Counted() Stats {
@@ -207,7 +198,12 @@ func (c *Initiator) Counted() Stats {
 			s.Live++
 		}
 	}
-	s.Kept, s.Waiting = c.kept, c.waiting
+	for _, p := range c.peers {
+		if p != nil && p.kept.ID != 0 {
+			s.Kept++
+		}
+	}
+	s.Waiting = c.waiting
 	return s
 }
 

@@ -9,10 +9,10 @@ import (
 // those that have waited for too long before that. All its operations take the same time,
 // however many wait.
 type line struct {
-	n              int
-	oldest, newest *Peer
-	nonempty       uint64 // bit k: class k
-	classes        [classes]struct{ first, last *Peer }
+	n        int
+	ages     chain  // the one that has waited longest is first
+	nonempty uint64 // bit k: class k
+	classes  [classes]chain
 }
 
 // classes of backlogs: the first ones are exact, the last one has all beyond.
@@ -20,26 +20,16 @@ const classes = 33
 
 func classOf(backlog int32) uint8 { return uint8(min(max(backlog, 0), classes-1)) }
 
-func (l *line) empty() bool { return l.oldest == nil }
+func (l *line) empty() bool { return l.ages.first == nil }
 
 // add puts a target into the line. It may have begun to wait earlier than others
 // in it.
 func (l *line) add(p *Peer) {
-	before := l.newest
+	before := l.ages.last
 	for before != nil && before.since > p.since {
-		before = before.older
+		before = before.age.before
 	}
-	p.older = before
-	if before == nil {
-		p.newer, l.oldest = l.oldest, p
-	} else {
-		p.newer, before.newer = before.newer, p
-	}
-	if p.newer == nil {
-		l.newest = p
-	} else {
-		p.newer.older = p
-	}
+	l.ages.insert(p, before, byAge)
 	p.line, p.rest = l, inLine
 	l.n++
 	l.classify(p)
@@ -49,48 +39,58 @@ func (l *line) add(p *Peer) {
 func (l *line) classify(p *Peer) {
 	p.class = classOf(p.pending)
 	k := &l.classes[p.class]
-	p.ahead, p.behind = k.last, nil
-	if k.last == nil {
-		k.first = p
-	} else {
-		k.last.behind = p
-	}
-	k.last = p
+	k.insert(p, k.last, byClass)
 	l.nonempty |= 1 << p.class
 }
 
 func (l *line) declassify(p *Peer) {
 	k := &l.classes[p.class]
-	if p.ahead == nil {
-		k.first = p.behind
-	} else {
-		p.ahead.behind = p.behind
-	}
-	if p.behind == nil {
-		k.last = p.ahead
-	} else {
-		p.behind.ahead = p.ahead
-	}
+	k.remove(p, byClass)
 	if k.first == nil {
 		l.nonempty &^= 1 << p.class
 	}
-	p.ahead, p.behind = nil, nil
 }
 
 func (l *line) remove(p *Peer) {
 	l.n--
 	l.declassify(p)
-	if p.older == nil {
-		l.oldest = p.newer
-	} else {
-		p.older.newer = p.newer
+	l.ages.remove(p, byAge)
+	p.line, p.rest = nil, nowhere
+}
+
+// chain is a list of targets, each of which has its neighbours in it.
+type chain struct{ first, last *Peer }
+
+type neighbours struct{ before, behind *Peer }
+
+func byAge(p *Peer) *neighbours   { return &p.age }
+func byClass(p *Peer) *neighbours { return &p.same }
+
+// insert puts a target behind another one, or in front if that is nil.
+func (c *chain) insert(p, before *Peer, of func(*Peer) *neighbours) {
+	at, next := of(p), &c.first
+	if before != nil {
+		next = &of(before).behind
 	}
-	if p.newer == nil {
-		l.newest = p.older
+	at.before, at.behind, *next = before, *next, p
+	if at.behind == nil {
+		c.last = p
 	} else {
-		p.newer.older = p.older
+		of(at.behind).before = p
 	}
-	p.older, p.newer, p.line, p.rest = nil, nil, nil, nowhere
+}
+
+func (c *chain) remove(p *Peer, of func(*Peer) *neighbours) {
+	at := of(p)
+	next, last := &c.first, &c.last
+	if at.before != nil {
+		next = &of(at.before).behind
+	}
+	if at.behind != nil {
+		last = &of(at.behind).before
+	}
+	*next, *last = at.behind, at.before
+	*at = neighbours{}
 }
 
 // changed follows the backlog of a target in line.
@@ -104,36 +104,28 @@ func (l *line) changed(p *Peer) {
 // next returns the target to serve first, of this line and another one.
 func (l *line) next(other *line, now, maxWait time.Duration) *Peer {
 	a, b := l.first(now, maxWait), other.first(now, maxWait)
-	switch {
-	case a == nil:
-		return b
-	case b == nil:
-		return a
-	}
-	aLate, bLate := now-a.since >= maxWait, now-b.since >= maxWait
-	switch {
-	case aLate != bLate:
-		if aLate {
-			return a
-		}
-		return b
-	case !aLate && a.urgency(now, maxWait) != b.urgency(now, maxWait):
-		if a.urgency(now, maxWait) > b.urgency(now, maxWait) {
-			return a
-		}
-		return b
-	case a.since <= b.since:
+	if b == nil || a != nil && a.before(b, now, maxWait) {
 		return a
 	}
 	return b
 }
 
-func (l *line) first(now, maxWait time.Duration) *Peer {
-	if l.oldest == nil {
-		return nil
+// before reports whether a target is served before another one: if it alone has waited for
+// too long, or neither has and it is more urgent, or else if it came first.
+func (p *Peer) before(q *Peer, now, maxWait time.Duration) bool {
+	late, u, v := now-p.since >= maxWait, p.urgency(now, maxWait), q.urgency(now, maxWait)
+	if late != (now-q.since >= maxWait) {
+		return late
 	}
-	if now-l.oldest.since >= maxWait {
-		return l.oldest
+	if !late && u != v {
+		return u > v
+	}
+	return p.since <= q.since
+}
+
+func (l *line) first(now, maxWait time.Duration) *Peer {
+	if oldest := l.ages.first; oldest == nil || now-oldest.since >= maxWait {
+		return oldest
 	}
 	var best *Peer
 	for left := l.nonempty; left != 0; left &= left - 1 {

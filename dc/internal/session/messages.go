@@ -55,7 +55,6 @@ func (c *Initiator) removed(m *wire.Message, now time.Duration) {
 		c.Stats.Malformed++
 		return
 	}
-	c.Stats.Stale++
 	switch m.Kind {
 	case wire.Attached, wire.Recall: // what gave a session that is recalled was lost
 		c.decline(m, p, now)
@@ -74,7 +73,7 @@ func (c *Initiator) attached(x *Context, p *Peer, current bool, m *wire.Message,
 		s := &x.Session
 		s.ID, s.Lease, s.QPN, s.MTU, s.counts = m.Session, m.Wait, m.QPN, m.MTU, m.Key&wire.PacketsCount != 0
 		p.epoch, p.firstTry = m.Epoch, 0
-		c.forget(p)
+		p.kept = Session{}
 		if x.resetting {
 			x.answer = *m
 		} else {
@@ -83,8 +82,7 @@ func (c *Initiator) attached(x *Context, p *Peer, current bool, m *wire.Message,
 	case current && m.Session == x.Session.ID, p.kept.ID == m.Session: // a copy
 	default:
 		// A reply that is not waited for any more.
-		c.Stats.Stale++
-		c.decline(m, c.address(p), now)
+		c.decline(m, p.address(), now)
 	}
 }
 
@@ -139,7 +137,7 @@ func (c *Initiator) busy(x *Context, p *Peer, current bool, m *wire.Message, now
 		return // a copy; a reply to the connect under way will come
 	}
 	c.Stats.Busy++
-	c.forget(p)
+	p.kept = Session{}
 	p.firstTry = 0 // it is alive: wait for its turn
 	if x.unanswered > 0 {
 		c.disconnect(p, &x.Session, wire.NoReason, now) // of a copy that may be served yet
@@ -157,16 +155,14 @@ func (c *Initiator) refused(x *Context, p *Peer, current bool, m *wire.Message, 
 	case m.Reason == wire.StaleSession && m.Session != 0 && m.Session == p.kept.ID:
 		c.lose(p, now)
 	case !current:
-		c.Stats.Stale++
 	case m.Reason == wire.StaleSession && m.Session == x.Session.ID && (x.state == attached || x.state == draining):
 		c.abort(x, ErrStale)
 		c.settle(x, now)
 	case x.state != connecting, m.Reason == wire.StaleSession: // of an earlier answer to a copy, perhaps
-		c.Stats.Stale++
 	case m.Reason == wire.StaleTarget && m.Epoch != p.epoch && p.incarnation == 0:
 		// Another target has the address now: what is not posted goes there.
 		p.epoch = m.Epoch
-		c.forget(p)
+		p.kept = Session{}
 		c.begin(x, now)
 	default:
 		c.fail(p, ErrRefused, now)
@@ -192,6 +188,6 @@ func (c *Initiator) recall(x *Context, p *Peer, current bool, m *wire.Message, n
 		}
 	case current: // it is about to be known
 	default:
-		c.decline(m, c.address(p), now) // what gave it was lost
+		c.decline(m, p.address(), now) // what gave it was lost
 	}
 }

@@ -31,17 +31,16 @@ type Peer struct {
 	timed   int32 // 1 + its place among those with a timer
 
 	at          wire.ControlAddress // of its control queue, where that was last seen
-	incarnation uint64              // that the address asks for; 0: whichever
-	epoch       uint64              // of the target that was met last
+	key         uint64
+	incarnation uint64 // that the address asks for; 0: whichever
+	epoch       uint64 // of the target that was met last
 	ctx         *Context
 	kept        Session
 	pending     int32 // requests not yet posted
 
 	line       *line
-	older      *Peer // in line
-	newer      *Peer
-	ahead      *Peer // in its class
-	behind     *Peer
+	age        neighbours    // in line
+	same       neighbours    // in its class
 	since      time.Duration // when it began to wait
 	timer      time.Duration
 	firstTry   time.Duration // of the connects and probes without an answer; 0: none
@@ -70,8 +69,8 @@ type PeerAddress struct {
 
 // AddPeer makes a target known.
 func (c *Initiator) AddPeer(a PeerAddress) *Peer {
-	p := &Peer{Number: c.peerNumber(), at: a.At, incarnation: a.Generation, epoch: a.Generation, service: a.Service}
-	c.peers[p.Number], c.keys[p.Number] = p, a.Key
+	p := &Peer{Number: c.peerNumber(), at: a.At, incarnation: a.Generation, epoch: a.Generation, service: a.Service, key: a.Key}
+	c.peers[p.Number] = p
 	return p
 }
 
@@ -96,7 +95,7 @@ func (c *Initiator) Remove(p *Peer, now time.Duration) bool {
 	}
 	c.peers[p.Number] = nil
 	c.spare = append(c.spare, p.Number)
-	c.gone[p.Number] = c.address(p)
+	c.gone[p.Number] = p.address()
 	return true
 }
 
@@ -132,14 +131,6 @@ func (c *Initiator) giveBack(p *Peer, now time.Duration) {
 	if p.kept.ID != 0 {
 		c.disconnect(p, &p.kept, wire.NoReason, now)
 	}
-	c.forget(p)
-}
-
-// forget drops what is kept for a target without telling.
-func (c *Initiator) forget(p *Peer) {
-	if p.kept.ID != 0 {
-		c.kept--
-	}
 	p.kept = Session{}
 }
 
@@ -152,6 +143,6 @@ func (c *Initiator) peerNumber() uint32 {
 			return n
 		}
 	}
-	c.peers, c.keys = append(c.peers, nil), append(c.keys, 0)
+	c.peers = append(c.peers, nil)
 	return uint32(len(c.peers) - 1)
 }

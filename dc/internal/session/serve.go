@@ -152,7 +152,7 @@ func (c *Initiator) first(x *Context, now time.Duration) *Peer {
 	}
 	if now-p.since < c.MaxWait {
 		for i := range c.Contexts {
-			if q := c.Contexts[i].line.oldest; q != nil && now-q.since >= c.MaxWait && q.since < p.since {
+			if q := c.Contexts[i].line.ages.first; q != nil && now-q.since >= c.MaxWait && q.since < p.since {
 				p = q
 			}
 		}
@@ -187,23 +187,9 @@ func (c *Initiator) vacate(x *Context, now time.Duration) {
 		c.detach(x, now)
 		return
 	}
-	c.forget(x.peer)
 	x.peer.kept = x.Session
-	c.kept++
 	c.leave(x, now)
-	c.clear(x, free)
-	x.dirty = true
-}
-
-// clear makes a context forget its session. What belongs to its queue pair stays.
-func (c *Initiator) clear(x *Context, s contextState) {
-	x.Session, x.state, x.peer = Session{}, s, nil
-	x.dirty, x.resetting, x.stuck, x.recalled, x.broken, x.moved, x.notReady = false, false, false, false, false, false, false
-	if x.answer.Kind != 0 {
-		x.answer = wire.Message{}
-	}
-	x.done, x.seen, x.outstanding, x.used, x.unanswered = 0, 0, 0, 0, 0
-	x.looked, x.since, x.timer, x.pause = 0, 0, 0, 0
+	x.stay = stay{state: free, dirty: true}
 }
 
 // detach closes the session of a context without outstanding requests.
@@ -219,15 +205,14 @@ func (c *Initiator) detach(x *Context, now time.Duration) {
 
 // reset makes the queue pair of a context ready for the next session.
 func (c *Initiator) reset(x *Context, now time.Duration) {
-	c.clear(x, resetting)
+	x.stay = stay{state: resetting, looked: now}
 	c.resets++
-	x.looked = now
 	c.do(Action{Kind: ActReset, Context: x})
 }
 
 // disconnect tells a target that a session is over, until it replies.
 func (c *Initiator) disconnect(p *Peer, s *Session, why wire.Reason, now time.Duration) {
-	c.part(c.address(p), wire.Message{Kind: wire.Detach, Reason: why, Session: s.ID, Context: uint32(s.Context), Attempt: s.Attempt, Peer: p.Number, Epoch: p.epoch}, now)
+	c.part(p.address(), wire.Message{Kind: wire.Detach, Reason: why, Session: s.ID, Context: uint32(s.Context), Attempt: s.Attempt, Peer: p.Number, Epoch: p.epoch}, now)
 }
 
 // part sends what ends a session until a reply comes, with the key that the target has:
@@ -271,7 +256,7 @@ func (c *Initiator) postpone(p *Peer, at time.Duration) {
 // lose drops the session that is kept for a target; that then waits for any
 // context.
 func (c *Initiator) lose(p *Peer, now time.Duration) {
-	c.forget(p)
+	p.kept = Session{}
 	if p.rest == inLine && p.line != &c.general {
 		p.line.remove(p)
 		c.general.add(p)
@@ -296,7 +281,7 @@ func (c *Initiator) ResetDone(x *Context, err error, now time.Duration) {
 	x.resetting, x.dirty, x.failures = false, false, 0
 	switch {
 	case x.state == resetting, x.state == damaged:
-		c.clear(x, free)
+		x.stay = stay{state: free}
 		c.serve(x, now)
 	case x.answer.Kind != 0:
 		c.do(Action{Kind: ActJoin, Context: x, Peer: x.peer, Message: x.answer})
@@ -324,12 +309,10 @@ func (c *Initiator) damaged(x *Context, now time.Duration) {
 		}
 		c.leave(x, now)
 	}
-	failures := x.failures + 1
-	c.clear(x, damaged)
-	x.failures = failures
-	x.timer = now + min(repairPause<<min(failures, 10), time.Minute)
+	x.failures++
+	x.stay = stay{state: damaged, timer: now + min(repairPause<<min(x.failures, 10), time.Minute)}
 	c.Retime = true
-	for p := x.line.oldest; p != nil; p = x.line.oldest {
+	for p := x.line.ages.first; p != nil; p = x.line.ages.first {
 		x.line.remove(p)
 		c.general.add(p)
 	}

@@ -100,7 +100,7 @@ func TestStaleSession(t *testing.T) {
 	b.taken()
 	b.said(p, stale)
 	require.Zero(t, p.kept.ID)
-	require.Zero(t, b.kept)
+	require.Zero(t, b.Counted().Kept)
 }
 
 // TestRefusedAgain: a target that refuses the incarnation which it has named itself is

@@ -129,7 +129,7 @@ func (c *Initiator) look(x *Context, now time.Duration) {
 		return
 	}
 	x.stuck = true
-	for p := x.line.oldest; p != nil; p = x.line.oldest {
+	for p := x.line.ages.first; p != nil; p = x.line.ages.first {
 		x.line.remove(p)
 		c.general.add(p)
 	}
@@ -143,8 +143,7 @@ func (c *Initiator) keepAlive(x *Context, now time.Duration) {
 		return
 	}
 	x.timer = now + max(x.Session.lease()/8, time.Millisecond)
-	c.send(x.peer.at, wire.Message{Kind: wire.KeepAlive, Epoch: x.peer.epoch, Session: x.Session.ID, Context: uint32(x.Index),
-		Attempt: x.Session.Attempt, Peer: x.peer.Number, Wait: uint32(now / time.Millisecond)})
+	c.send(x.peer, wire.Message{Kind: wire.KeepAlive, Session: x.Session.ID, Context: uint32(x.Index), Attempt: x.Session.Attempt, Wait: uint32(now / time.Millisecond)})
 }
 
 // Part sends to the targets when the initiator ends: their sessions are over, and those that

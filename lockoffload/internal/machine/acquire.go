@@ -154,9 +154,10 @@ func (m *Acquire) Undo() (Verdict, error) {
 	return Last, nil
 }
 
+// anyBits reports whether any bit of some words is set.
 func anyBits(b []byte) bool {
-	for _, x := range b {
-		if x != 0 {
+	for ; len(b) > 0; b = b[8:] {
+		if memory.LoadWord(b, 0) != 0 {
 			return true
 		}
 	}

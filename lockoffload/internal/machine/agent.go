@@ -2,6 +2,7 @@ package machine
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/goverbs/goverbs/lockoffload/internal/broker"
@@ -101,7 +102,6 @@ func NewAgent(l AgentLimits, slots AgentSlots, replies []byte, seed uint64) *Age
 	c.Broker = c.newBroker()
 	for i := range c.peers {
 		c.peers[i].entries = make([]agentEntry, l.Window+1)
-		c.peers[i].head = -1
 	}
 	return c
 }
@@ -204,23 +204,18 @@ func (c *Agent) enqueue(now time.Duration, j, peer, entry int32, r *wire.ChainRe
 		wait = min(wait, d)
 	}
 	c.jobs[j] = agentJob{
-		state: jobQueued, peer: peer, gen: p.gen, entry: entry, next: -1, request: *r,
+		state: jobQueued, peer: peer, gen: p.gen, entry: entry, request: *r,
 		until: now + wait, pause: c.Limits.MinPause,
 	}
 	c.wakeAt(c.jobs[j].until)
 	c.Stats.Accepted++
 	c.Taken++
 	p.inside++
-	if p.head < 0 {
-		p.head = j
-		if !p.inTurns {
-			p.inTurns = true
-			c.turns = append(c.turns, peer)
-		}
-	} else {
-		c.jobs[p.tail].next = j
+	p.queue = append(p.queue, j)
+	if !p.inTurns {
+		p.inTurns = true
+		c.turns = append(c.turns, peer)
 	}
-	p.tail = j
 	c.came[r.Slot/64] |= 1 << (r.Slot % 64)
 	c.look = true
 }
@@ -249,7 +244,7 @@ func (c *Agent) start(now time.Duration) {
 		p := &c.peers[peer]
 		started := c.startOne(now, p)
 		switch {
-		case p.head < 0:
+		case len(p.queue) == 0:
 			p.inTurns = false
 		case started:
 			c.look = true
@@ -263,8 +258,7 @@ func (c *Agent) start(now time.Duration) {
 
 // startOne starts the first queued job of a peer for a slot on which no job is at work.
 func (c *Agent) startOne(now time.Duration, p *agentPeer) bool {
-	before := int32(-1)
-	for j := p.head; j >= 0; before, j = j, c.jobs[j].next {
+	for i, j := range p.queue {
 		job := &c.jobs[j]
 		slot := job.request.Slot
 		if c.busy[slot/64]&(1<<(slot%64)) != 0 {
@@ -272,7 +266,7 @@ func (c *Agent) startOne(now time.Duration, p *agentPeer) bool {
 			continue
 		}
 		c.busy[slot/64] |= 1 << (slot % 64)
-		c.removeWaiter(p, before, j)
+		p.queue = slices.Delete(p.queue, i, i+1)
 		job.began = now
 		if job.waited {
 			c.yield(j)
@@ -284,39 +278,23 @@ func (c *Agent) startOne(now time.Duration, p *agentPeer) bool {
 	return false
 }
 
-// removeWaiter takes job j, which comes after before, out of its peer's list.
-func (c *Agent) removeWaiter(p *agentPeer, before, j int32) {
-	next := c.jobs[j].next
-	if before < 0 {
-		p.head = next
-	} else {
-		c.jobs[before].next = next
-	}
-	if p.tail == j {
-		p.tail = before
-	}
-}
-
 // wake ends queued jobs that have reached their deadline, and tries jobs again that have
 // slept long enough.
 func (c *Agent) wake(now time.Duration) {
 	c.alarm = Never
 	for i := range c.peers {
 		p := &c.peers[i]
-		before := int32(-1)
-		for j := p.head; j >= 0; {
-			job := &c.jobs[j]
-			next := job.next
-			if job.until <= now {
-				c.removeWaiter(p, before, j)
-				c.conclude(j, wire.ChainNotAcquired)
-				c.finish(j)
-			} else {
-				c.wakeAt(job.until)
-				before = j
+		kept := p.queue[:0]
+		for _, j := range p.queue {
+			if until := c.jobs[j].until; until > now {
+				c.wakeAt(until)
+				kept = append(kept, j)
+				continue
 			}
-			j = next
+			c.conclude(j, wire.ChainNotAcquired)
+			c.finish(j)
 		}
+		p.queue = kept
 	}
 	for j := range c.jobs {
 		switch job := &c.jobs[j]; {

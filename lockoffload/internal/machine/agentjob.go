@@ -2,6 +2,7 @@ package machine
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
@@ -23,7 +24,6 @@ type agentJob struct {
 	peer    int32
 	gen     uint32 // of the peer
 	entry   int32
-	next    int32             // in the peer's queue
 	request wire.ChainRequest // a view of the receive buffer
 	tag     uint64
 	words   int  // of the results that it waits for
@@ -105,7 +105,7 @@ func (c *Agent) Result(now time.Duration, j int32, res []uint64) {
 			c.held(now, j)
 		}
 	case jobDraining:
-		if anyBit(res) {
+		if slices.ContainsFunc(res, func(w uint64) bool { return w != 0 }) {
 			c.again(now, j)
 			break
 		}
@@ -192,27 +192,17 @@ func (c *Agent) Pause() {
 // carry executes one queued job of a peer under the lock of holder, if there
 // is one that fits.
 func (c *Agent) carry(now time.Duration, p *agentPeer, holder *agentJob) bool {
-	before := int32(-1)
-	for k := p.head; k >= 0; before, k = k, c.jobs[k].next {
+	for i, k := range p.queue {
 		job := &c.jobs[k]
 		if job.request.Slot != holder.request.Slot || holder.request.Shared && !job.request.Shared || job.until <= now {
 			continue
 		}
-		c.removeWaiter(p, before, k)
+		p.queue = slices.Delete(p.queue, i, i+1)
 		job.tries = 1
 		c.conclude(k, c.access(k))
 		c.finish(k)
 		c.Stats.Carried++
 		return true
-	}
-	return false
-}
-
-func anyBit(words []uint64) bool {
-	for _, w := range words {
-		if w != 0 {
-			return true
-		}
 	}
 	return false
 }

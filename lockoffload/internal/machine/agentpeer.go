@@ -13,16 +13,16 @@ import (
 // has at most window chains without a reply, so no reply that it may still
 // ask for is overwritten.
 type agentPeer struct {
-	id         uint64
-	live       bool
-	gen        uint32 // counts clients of this place
-	identity   uint32 // of the agent, as this client knows it
-	conn       uint32 // counts queue pairs
-	inside     int    // jobs without a reply
-	sending    int    // replies without a completion
-	head, tail int32  // queued jobs; -1: none
-	inTurns    bool   // named in the core's turns
-	entries    []agentEntry
+	id       uint64
+	live     bool
+	gen      uint32  // counts clients of this place
+	identity uint32  // of the agent, as this client knows it
+	conn     uint32  // counts queue pairs
+	inside   int     // jobs without a reply
+	sending  int     // replies without a completion
+	queue    []int32 // jobs
+	inTurns  bool    // named in the core's turns
+	entries  []agentEntry
 }
 
 type agentEntry struct {
@@ -32,24 +32,10 @@ type agentEntry struct {
 	slot    uint32
 }
 
-// AgentStats counts since the agent was made. See lockoffload.AgentStats.
+// AgentStats are lockoffload.AgentStats.
 type AgentStats struct {
-	Accepted    uint64 // chains taken in
-	Done        uint64 // executed
-	Differs     uint64 // ended by a compare
-	NotAcquired uint64 // ended by count or deadline
-	Damaged     uint64 // met a damaged record
-	Lost        uint64 // unlock commands that found another tag
-	Busy        uint64 // chains refused for want of room
-	Refused     uint64 // chains that make no sense
-	Repeated    uint64 // copies of chains that were known already
-	Unknown     uint64 // copies of chains too old to be known
-	Malformed   uint64 // messages dropped without a reply
-	Carried     uint64 // chains executed under the lock of another one
-	Tries       uint64 // times that a lock was examined
-	Unsent      uint64 // replies that could not be posted
-	Turns       uint64 // locks that were reserved for clients that take them in turn
-	Lapsed      uint64 // those that were not taken in time
+	Accepted, Done, Differs, NotAcquired, Damaged, Lost, Busy, Refused, Repeated, Unknown, Malformed uint64
+	Carried, Tries, Unsent, Turns, Lapsed                                                            uint64
 }
 
 func (s *AgentStats) count(status wire.ChainStatus) {
@@ -95,7 +81,7 @@ func (c *Agent) Attach(id uint64) (peer int32, conn uint32, err error) {
 		}
 		p := &c.peers[peer]
 		clear(p.entries)
-		p.id, p.live, p.inside, p.head = id, true, 0, -1
+		p.id, p.live, p.inside = id, true, 0
 		p.identity = c.newIdentity()
 		c.ByID[id] = peer
 	}
@@ -115,12 +101,11 @@ func (c *Agent) Forget(id uint64) {
 	delete(c.ByID, id)
 	p := &c.peers[peer]
 	p.live = false
-	for p.head >= 0 {
-		j := p.head
-		c.removeWaiter(p, -1, j)
+	for _, j := range p.queue {
 		c.conclude(j, wire.ChainNotAcquired) // sends no reply: p is not live
 		c.finish(j)
 	}
+	p.queue = p.queue[:0]
 	c.Broker.Forget(c.now, peer)
 	p.gen++
 	p.conn++

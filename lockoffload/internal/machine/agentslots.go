@@ -48,13 +48,7 @@ func (s *AgentSlots) reservation(n uint32) uint64 { return s.tag(n, false) | mem
 // and completions alike: a bit that was written before the lock is here when the lock
 // command's completion is; and a reader that wrote it later reads the lock word behind that.
 func (s *AgentSlots) anyReader(slot int) bool {
-	at := s.ReadersOff(slot)
-	for end := at + s.ReadersSize(); at < end; at += 8 {
-		if memory.LoadWord(s.mem, at) != 0 {
-			return true
-		}
-	}
-	return false
+	return anyBits(s.mem[s.ReadersOff(slot):][:s.ReadersSize()])
 }
 
 // read returns the slot's current data, which is part of mem.

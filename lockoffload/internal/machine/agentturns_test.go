@@ -170,7 +170,7 @@ func TestHandOffIsNoticed(t *testing.T) {
 	tags := &memory.Tagger{Owner: 1, Epoch: 1}
 	for _, start := range []func() Machine{
 		func() Machine { return &Acquire{Tags: tags, Tries: 1} },
-		func() Machine { return &AcquireShared{Tags: tags, tries: 1} },
+		func() Machine { return &AcquireShared{Acquire: Acquire{Tags: tags, Tries: 1}} },
 		func() Machine {
 			return &Reader{Acquire: Acquire{Tags: tags, Tries: 1, Reading: true}, Accesses: readsOf(0), Protocol: ProtocolReadChain}
 		},

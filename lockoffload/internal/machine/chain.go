@@ -44,87 +44,88 @@ func (a *Access) take(r memory.Content) {
 //
 //	[CMP_SWAP lock 0 -> tag, READ readers and both copies]   compute   [WRITE, CMP_SWAP lock tag -> 0]
 //
+// Its Step is the first one, that of Acquire. Then the caller calls Look, and View if it
+// computes what is to be written, and posts the list that End makes, with which the machine
+// ends.
+//
 // The WRITE is posted only when the lock command's result says that the lock was
 // acquired: nothing else would hold it back. It goes to the copy that is not current,
 // and is the change: a READ that gets all of it may see it.
 type Chain struct {
 	Acquire
 	Accesses []Access
-	// Change sets the Data of accesses that write; nil leaves a record as it is. The
-	// Data of those that read is valid until it returns. It is called if no compare
-	// differs, and may be nil.
-	Change func([]Access) error
-	// Allowed returns an error unless WRITEs may still be posted under the session's lease.
-	Allowed func() error
+	Version  uint64 // of the last access
 
-	Version uint64 // of the last access
+	old    memory.Current
+	viewed bool
 }
 
-func (m *Chain) Step() (Verdict, error) {
-	v, err := m.Acquire.Step()
-	if v != Done || err != nil {
-		return v, err
-	}
-	old, err := m.Decode()
-	if err == nil {
-		err = compare(&m.L, &old, m.Accesses)
-	}
-	if err == nil && m.Change != nil {
-		err = m.compute(&old)
-	}
-	if err == nil {
-		err = m.Allowed()
-	}
-	m.begin()
-	if err == nil || err == ErrDiffers {
-		m.perform(&old, err == nil)
-	}
-	m.release(m.Grant, m.Tags.Owner)
-	return Last, err
-}
-
-func (m *Chain) compute(old *memory.Current) error {
-	for i := range m.Accesses {
-		if a := &m.Accesses[i]; a.Kind == wire.AccessRead {
-			r, _ := m.L.Record(old, a.Record) // examined before
-			a.Version, a.Data = r.Version, r.Data
-		}
-	}
-	err := m.Change(m.Accesses)
-	for i := range m.Accesses {
-		switch a := &m.Accesses[i]; {
-		case a.Kind == wire.AccessRead:
-			a.Data = nil
-		case err == nil && len(a.Data) > m.L.Size:
-			err = fmt.Errorf("%w: %d bytes of data, records have %d", memory.ErrConfig, len(a.Data), m.L.Size)
-		}
+// Look examines the records that were read under the lock, and returns [ErrDiffers] if one
+// does not have the version that it is compared with.
+func (m *Chain) Look() (err error) {
+	if m.old, err = m.Decode(); err == nil {
+		err = compare(&m.L, &m.old, m.Accesses)
 	}
 	return err
 }
 
+// View sets Version and Data of accesses that read. The data is valid until End. The caller
+// then sets the Data of accesses that write; nil leaves a record as it is.
+func (m *Chain) View() {
+	m.viewed = true
+	for i := range m.Accesses {
+		if a := &m.Accesses[i]; a.Kind == wire.AccessRead {
+			r, _ := m.L.Record(&m.old, a.Record) // examined before
+			a.Version, a.Data = r.Version, r.Data
+		}
+	}
+}
+
+// End makes the list of the WRITE and the unlock command. With an error, which it returns,
+// and with too much data nothing is written; accesses that read are performed also if a
+// compare differs.
+func (m *Chain) End(err error) error {
+	if m.viewed {
+		for i := range m.Accesses {
+			switch a := &m.Accesses[i]; {
+			case a.Kind == wire.AccessRead:
+				a.Data = nil
+			case err == nil && len(a.Data) > m.L.Size:
+				err = fmt.Errorf("%w: %d bytes of data, records have %d", memory.ErrConfig, len(a.Data), m.L.Size)
+			}
+		}
+	}
+	m.begin()
+	if err == nil || err == ErrDiffers {
+		m.perform(err == nil)
+	}
+	m.release(m.Grant, m.Tags.Owner)
+	return err
+}
+
 // perform carries out the accesses in local memory, and adds the WRITE.
-func (m *Chain) perform(old *memory.Current, write bool) {
-	now, staged := *old, false
+func (m *Chain) perform(write bool) {
+	now, staged := m.old, false
 	for i := range m.Accesses {
 		a := &m.Accesses[i]
-		if write && a.Kind == wire.AccessWrite && (a.Data != nil || m.Change == nil) {
+		if write && a.Kind == wire.AccessWrite && (a.Data != nil || !m.viewed) {
 			if !staged {
-				m.L.Stage(m.Next(), old)
+				m.L.Stage(m.Next(), &m.old)
 				staged = true
 			}
-			was, _ := m.L.Record(old, a.Record) // examined before
+			was, _ := m.L.Record(&m.old, a.Record) // examined before
 			m.L.Put(m.Next(), a.Record, was.Version+1, a.Data)
-			now = m.L.Staged(m.Next(), old.Version+1)
+			now = m.L.Staged(m.Next(), m.old.Version+1)
 		}
 		r, _ := m.L.Record(&now, a.Record)
-		if m.Version = r.Version; m.Change == nil {
-			a.take(r)
-		} else {
+		if m.Version = r.Version; m.viewed {
 			a.Version = r.Version
+		} else {
+			a.take(r)
 		}
 	}
 	if staged {
-		m.writeSlot(m.Grant.Slot, old)
+		m.writeSlot(m.Grant.Slot, &m.old)
 	}
 	if write {
 		m.Count.carriedOut(ProtocolTwoStep)

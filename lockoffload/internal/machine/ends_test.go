@@ -34,7 +34,7 @@ func TestVersionsOfRecords(t *testing.T) {
 		return m.Version
 	}
 	write := func(n int) uint64 {
-		m := &Chain{Acquire: Acquire{Tags: tags, Data: true}, Allowed: allowed, Accesses: []Access{{Kind: wire.AccessWrite, Record: n}}}
+		m := &changer{Chain: Chain{Acquire: Acquire{Tags: tags, Data: true}, Accesses: []Access{{Kind: wire.AccessWrite, Record: n}}}, Allowed: allowed}
 		_, err := b.run(t, m)
 		require.NoError(t, err)
 		return m.Version
@@ -53,7 +53,7 @@ func TestVersionsOfRecords(t *testing.T) {
 // back; what it read is there.
 func TestChainThatDiffersWritesNothing(t *testing.T) {
 	b := newBench()
-	m := &Chain{Acquire: Acquire{Tags: &memory.Tagger{Owner: 1, Epoch: 1}, Data: true}, Allowed: func() error { return nil }}
+	m := &changer{Chain: Chain{Acquire: Acquire{Tags: &memory.Tagger{Owner: 1, Epoch: 1}, Data: true}}, Allowed: func() error { return nil }}
 	m.Accesses = []Access{{Kind: wire.AccessWrite, Data: []byte("never")}, {Kind: wire.AccessCompare, Record: 1, Version: 7}, {Kind: wire.AccessRead, Data: []byte("?")}}
 	ops, err := b.run(t, m)
 	require.ErrorIs(t, err, ErrDiffers)
@@ -73,8 +73,8 @@ func TestChainThatDiffersWritesNothing(t *testing.T) {
 func TestChange(t *testing.T) {
 	b := newBench()
 	tags := &memory.Tagger{Owner: 1, Epoch: 1}
-	run := func(want error, version uint64, change func([]Access) error) *Chain {
-		m := &Chain{Acquire: Acquire{Tags: tags, Data: true}, Allowed: func() error { return nil }, Change: change}
+	run := func(want error, version uint64, change func([]Access) error) *changer {
+		m := &changer{Chain: Chain{Acquire: Acquire{Tags: tags, Data: true}}, Allowed: func() error { return nil }, Change: change}
 		m.Accesses = append(readsOf(0, 1), Access{Kind: wire.AccessWrite}, Access{Kind: wire.AccessWrite, Record: 1}, Access{Kind: wire.AccessCompare, Version: version})
 		ops, err := b.run(t, m)
 		require.ErrorIs(t, err, want)

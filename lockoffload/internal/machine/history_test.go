@@ -10,12 +10,11 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/lockoffload/internal/history"
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
-func (s *sim) log(client int, call int64, o history.Op) {
+func (s *sim) log(client int, call int64, o historyOp) {
 	if s.quiet {
 		return
 	}
@@ -28,7 +27,7 @@ func (s *sim) log(client int, call int64, o history.Op) {
 }
 
 // locate says in which slot an operation's records are.
-func (s *sim) locate(o *history.Op) {
+func (s *sim) locate(o *historyOp) {
 	o.Unit = o.Record
 	if o.Record < s.l.Slots*s.l.Records {
 		o.Unit, o.Place = -1-o.Record/s.l.Records, o.Record%s.l.Records
@@ -119,7 +118,7 @@ func (c *simClient) read(slot int, records []int) {
 		for i, a := range m.Accesses {
 			got[i] = value(a.Data)
 		}
-		s.logAll(c.id, call, slot, records, history.Op{}, got, nil)
+		s.logAll(c.id, call, slot, records, historyOp{}, got, nil)
 	})
 }
 
@@ -130,7 +129,7 @@ func (c *simClient) update(slot int, records []int) {
 // updateFrom is an update in a turn that the agent has given, which it ends.
 func (c *simClient) updateFrom(slot int, records []int, from uint64, end func()) {
 	s, call, id := c.s, c.s.tick(), c.id
-	var m *Chain
+	var m *changer
 	var olds, news []uint64
 	epoch := c.tags.Epoch
 	var settled bool
@@ -156,7 +155,7 @@ func (c *simClient) updateFrom(slot int, records []int, from uint64, end func())
 		if settled || olds == nil {
 			return
 		}
-		s.logAll(id*1000+int(epoch)+1000, call, slot, records, history.Op{Update: true, Unknown: true}, olds, news)
+		s.logAll(id*1000+int(epoch)+1000, call, slot, records, historyOp{Update: true, Unknown: true}, olds, news)
 	})
 	var real Machine = m
 	if s.flaws.blindWrite || s.flaws.blindReader {
@@ -174,7 +173,7 @@ func (c *simClient) updateFrom(slot int, records []int, from uint64, end func())
 				return
 			}
 		}
-		s.logAll(id, call, slot, records, history.Op{Update: true}, olds, news)
+		s.logAll(id, call, slot, records, historyOp{Update: true}, olds, news)
 	})
 }
 
@@ -188,18 +187,18 @@ func (c *simClient) held(slot int, records []int) {
 	settled := false
 	c.unknown = append(c.unknown, func() {
 		if !settled && olds != nil {
-			s.logAll(id+1000, call, slot, records, history.Op{Update: true, Unknown: true}, olds, news)
+			s.logAll(id+1000, call, slot, records, historyOp{Update: true, Unknown: true}, olds, news)
 		}
 	})
 	release := func() {
-		v := &stageAll{Releaser: Releaser{Grant: m.Grant, Owner: c.tags.Owner, Allowed: func() error { return nil }}, from: &old, records: records}
+		v := &stageAll{Releaser: Releaser{Grant: m.Grant, Owner: c.tags.Owner}, from: &old, records: records}
 		for _, n := range news {
 			v.data = append(v.data, s.data(n))
 		}
 		c.start(v, func(err error) {
 			switch {
 			case err == nil && olds != nil:
-				s.logAll(id, call, slot, records, history.Op{Update: true}, olds, news)
+				s.logAll(id, call, slot, records, historyOp{Update: true}, olds, news)
 			case err != nil && !errors.Is(err, ErrNotAcquired):
 				s.fail("held: %w", err)
 			}
@@ -210,7 +209,7 @@ func (c *simClient) held(slot int, records []int) {
 		if err != nil {
 			return
 		}
-		c.start(&Loader{Slot: slot, Deliver: func(cur memory.Current) error {
+		c.load(slot, func(cur memory.Current) error {
 			old = copyOf(&cur)
 			for _, n := range records {
 				r, err := s.l.Record(&old, n)
@@ -220,12 +219,12 @@ func (c *simClient) held(slot int, records []int) {
 				olds, news = append(olds, value(r.Data)), append(news, s.newValue())
 			}
 			return nil
-		}}, func(err error) {
+		}, func(err error) {
 			if err != nil || !s.flaws.writesAtOnce {
 				release()
 				return
 			}
-			first := &stageAll{Releaser: Releaser{Allowed: func() error { return nil }}, from: &old, records: records, keep: true}
+			first := &stageAll{Releaser: Releaser{}, from: &old, records: records, keep: true}
 			first.Grant.Slot = slot
 			for range records {
 				first.data = append(first.data, s.data(s.newValue()))
@@ -271,9 +270,9 @@ func (m *stageAll) Step() (Verdict, error) {
 
 // logAll notes an operation on records of a slot, which happens to all of them at one
 // moment.
-func (s *sim) logAll(client int, call int64, slot int, records []int, o history.Op, olds, news []uint64) {
+func (s *sim) logAll(client int, call int64, slot int, records []int, o historyOp, olds, news []uint64) {
 	for i, r := range records {
-		p := history.Op{Record: slot*s.l.Records + r, Old: olds[i]}
+		p := historyOp{Record: slot*s.l.Records + r, Old: olds[i]}
 		if news != nil {
 			p.New = news[i]
 		}
@@ -292,7 +291,7 @@ func (f flaws) any() bool { return f != flaws{} }
 // in between.
 func (c *simClient) shared(slot int, records []int) {
 	s := c.s
-	m := NewSharedMachine(&s.l, c.tags, slot, 0, nil)
+	m := &AcquireShared{Acquire: Acquire{Tags: c.tags, Grant: Grant{Slot: slot}}}
 	c.start(m, func(err error) {
 		if err != nil {
 			if !errors.Is(err, ErrNotAcquired) {
@@ -303,31 +302,30 @@ func (c *simClient) shared(slot int, records []int) {
 		var got []uint64
 		var again func(error)
 		look := func() {
-			a := &Loader{Slot: slot, Deliver: func(cur memory.Current) error {
+			c.load(slot, func(cur memory.Current) error {
 				r, err := s.l.Record(&cur, records[0])
 				got = append(got, value(r.Data))
 				return err
-			}}
-			c.start(a, again)
+			}, again)
 		}
 		call := s.tick()
 		again = func(err error) {
 			switch {
 			case err == nil:
-				s.log(c.id, call, history.Op{Record: slot*s.l.Records + records[0], Old: got[len(got)-1]})
+				s.log(c.id, call, historyOp{Record: slot*s.l.Records + records[0], Old: got[len(got)-1]})
 				call = s.tick()
 				if len(got) < 2 {
 					look()
 					return
 				}
 				if got[0] != got[1] {
-					s.err = fmt.Errorf("%w: %d, then %d under the shared lock", history.ErrHistory, got[0], got[1])
+					s.err = fmt.Errorf("%w: %d, then %d under the shared lock", errHistory, got[0], got[1])
 				}
 			case !errors.Is(err, ErrNotAcquired):
 				s.fail("under the shared lock: %w", err)
 				return
 			}
-			c.start(&Releaser{Grant: m.Granted(), Owner: c.tags.Owner}, func(err error) {
+			c.start(&Releaser{Grant: m.Grant, Owner: c.tags.Owner}, func(err error) {
 				if err != nil {
 					s.fail("release: %w", err)
 				}
@@ -340,7 +338,7 @@ func (c *simClient) shared(slot int, records []int) {
 // blind does not look at what the lock command, or the READ of the readers,
 // has found.
 type blind struct {
-	*Chain
+	*changer
 	flaws flaws
 }
 
@@ -351,7 +349,7 @@ func (b *blind) Step() (Verdict, error) {
 	if b.flaws.blindReader {
 		clear(b.Mem[b.L.ReadersAt():][:b.L.ReadersSize()])
 	}
-	return b.Chain.Step()
+	return b.changer.Step()
 }
 
 // credulous takes the valid copy of a chain's record for the current one.
@@ -445,7 +443,7 @@ func TestHistoriesFindFlaws(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(100000) {
-				if err := runHistory(seed, f, false, new(AgentStats)); errors.Is(err, history.ErrHistory) {
+				if err := runHistory(seed, f, false, new(AgentStats)); errors.Is(err, errHistory) {
 					t.Logf("seed %d: %v", seed, err)
 					return
 				}
@@ -523,13 +521,13 @@ func (c *simClient) increment(done, unknown *uint64) {
 		}
 		var old memory.Current
 		var seen []byte
-		c.start(&Loader{Deliver: func(cur memory.Current) error {
+		c.load(0, func(cur memory.Current) error {
 			old = copyOf(&cur)
 			r, err := c.s.l.Record(&old, 0)
 			seen = r.Data
 			return err
-		}}, func(err error) {
-			release := Releaser{Grant: m.Grant, Owner: c.tags.Owner, Allowed: allowed}
+		}, func(err error) {
+			release := Releaser{Grant: m.Grant, Owner: c.tags.Owner}
 			if err != nil {
 				c.start(&release, func(lost error) { ended(errors.Join(err, lost)) })
 				return

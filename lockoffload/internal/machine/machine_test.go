@@ -106,18 +106,6 @@ func TestNoWriteAfterTheLease(t *testing.T) {
 	require.Zero(t, writes(ops))
 	require.False(t, u.Wrote)
 	require.Zero(t, memory.LoadWord(b.s.mem, b.s.l.LockOff(0)))
-
-	m := &Acquire{Tags: tags}
-	_, err = b.run(t, m)
-	require.NoError(t, err)
-	old, err := b.s.current(0)
-	require.NoError(t, err)
-	r := &Releaser{Grant: m.Grant, Owner: 1, Old: &old, Allowed: func() error { return over }}
-	ops, err = b.run(t, r)
-	require.ErrorIs(t, err, over)
-	require.Zero(t, writes(ops))
-	require.False(t, r.Wrote)
-	require.Zero(t, memory.LoadWord(b.s.mem, b.s.l.LockOff(0)))
 }
 
 // Recovery takes back what a session has, and nothing of the owner's next one.

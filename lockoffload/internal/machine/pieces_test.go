@@ -34,7 +34,7 @@ func TestPiecesOfADeadWriterAreNotCompleted(t *testing.T) {
 		b := newBenchOf(memory.Layout{Slots: 1, Size: 24, Clients: 4})
 		b.s.rng = rng
 		l, mem := &b.s.l, b.s.mem
-		update := func(data []byte) *Chain {
+		update := func(data []byte) *changer {
 			m := Acquire{Tags: &memory.Tagger{Owner: 2, Epoch: 1}, Data: true}
 			return update(m, []int{0}, func() error { return nil }, func([][]byte) ([][]byte, error) { return [][]byte{data}, nil })
 		}
@@ -109,7 +109,7 @@ func TestPiecesOfADeadWriterAreNotCompleted(t *testing.T) {
 				some(2)
 			}
 		}
-		w := b.prepare(update(threeWords(after, 2))).(*Chain)
+		w := b.prepare(update(threeWords(after, 2))).(*changer)
 		for n := 0; ; n++ {
 			require.Less(t, n, 10_000, "seed %d: it is not free", seed)
 			x, v := step(w)

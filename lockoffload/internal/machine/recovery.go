@@ -51,26 +51,6 @@ func (m *Recovery) DeadSessions(l *memory.Layout, sessions ...Identity) *Recover
 	return m
 }
 
-// Settle has the device READ a word. A queue pair that was reset takes no more requests,
-// but what it was writing may still be on its way through the bus, and a READ of the
-// device pushes it in front of itself.
-type Settle struct {
-	Work
-	posted bool
-}
-
-func (m *Settle) Step() (Verdict, error) {
-	if m.posted {
-		return Done, nil
-	}
-	m.begin()
-	m.read(m.L.LockOff(0), 0, 8)
-	m.posted = true
-	return Post, nil
-}
-
-func (m *Settle) Undo() (Verdict, error) { return Done, nil }
-
 // fullList is when a list is long enough: one slot may add its lock and a word of
 // readers for each of 64 clients, and stops there.
 const fullList = memory.LocalWords - 4
@@ -79,12 +59,12 @@ func (m *Recovery) Step() (Verdict, error) {
 	if m.End == 0 {
 		m.End = m.L.Slots
 	}
-	m.begin()
 	if !m.settled {
-		m.read(m.L.LockOff(m.Slot), 0, 8) // as Settle does
 		m.settled = true
+		m.Settle()
 		return Post, nil
 	}
+	m.begin()
 	for scan := m.L.Scan(); ; m.Slot++ {
 		if m.Slot = scan.Busy(m.Region, m.Slot, m.End, m.Readers); m.Slot == m.End {
 			break

@@ -9,15 +9,13 @@ import "github.com/goverbs/goverbs/lockoffload/internal/memory"
 // It is had when the lock word is free, or held by one that only reads. If not,
 // the bit is taken back. A writer does it the other way round, lock word first
 // and readers second, so that of the two at least one sees the other.
+//
+// A client that has no bit among the readers takes the lock word, as [Acquire], with the tag
+// of a holder that only reads. Readers with bits go together with such a holder, and writers
+// find the word taken. So of the clients without a bit one at a time has the lock.
 type AcquireShared struct {
-	Work
-	Tags  *memory.Tagger
-	tries int
-
-	held  func() // called when the lock is held, if set
+	Acquire
 	state sharedState
-	Grant Grant
-	tried int
 	look  int // of the list
 }
 
@@ -31,11 +29,15 @@ const (
 )
 
 func (m *AcquireShared) Step() (Verdict, error) {
+	m.Grant.Shared = true
+	if !m.L.HasReaderBit(m.Tags.Owner) {
+		m.Grant.word, m.Reading = true, true
+		return m.Acquire.Step()
+	}
 	switch m.state {
 	case sharedIdle:
-		m.tried++
+		m.Tried++
 		m.Count.Tries++
-		m.Grant.Shared = true
 		m.begin()
 		off, bit := m.L.ReaderBit(m.Grant.Slot, m.Tags.Owner)
 		m.fetchAdd(off, bit)
@@ -49,16 +51,13 @@ func (m *AcquireShared) Step() (Verdict, error) {
 		if !m.Missed {
 			m.Count.Acquired++
 			m.state = sharedHeld
-			if m.held != nil {
-				m.held()
-			}
 			return Done, nil
 		}
 		m.Count.Failed++
 		m.begin()
 		m.release(m.Grant, m.Tags.Owner)
 		m.state = sharedRefused
-		if m.tries > 0 && m.tried >= m.tries {
+		if m.Tries > 0 && m.Tried >= m.Tries {
 			return Last, ErrNotAcquired
 		}
 		return Post, nil
@@ -70,6 +69,9 @@ func (m *AcquireShared) Step() (Verdict, error) {
 }
 
 func (m *AcquireShared) Undo() (Verdict, error) {
+	if m.Grant.word {
+		return m.Acquire.Undo()
+	}
 	held := m.state == sharedAsked || m.state == sharedHeld
 	m.state = sharedIdle
 	if !held {

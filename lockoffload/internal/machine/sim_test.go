@@ -10,7 +10,6 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"github.com/goverbs/goverbs/lockoffload/internal/history"
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 )
 
@@ -430,22 +429,22 @@ func (s *sim) check() error {
 			if err != nil {
 				return fmt.Errorf("slot %d record %d: %w", slot, r, err)
 			}
-			s.log(len(s.clients), s.tick(), history.Op{Record: slot*s.l.Records + r, Old: value(now.Data)})
+			s.log(len(s.clients), s.tick(), historyOp{Record: slot*s.l.Records + r, Old: value(now.Data)})
 		}
 		p := memory.LoadWord(s.mem, s.l.PointerOff(slot))
 		version, data, err := memory.Decode(s.mem[s.l.SwapOff(slot, pointerIndex(p)):][:s.l.SwapStride()])
 		if err != nil || version != PointerVersion(p) {
-			return fmt.Errorf("%w: slot %d: private copy of version %d for a pointer to %d, %v", history.ErrHistory, slot, version, PointerVersion(p), err)
+			return fmt.Errorf("%w: slot %d: private copy of version %d for a pointer to %d, %v", errHistory, slot, version, PointerVersion(p), err)
 		}
-		s.log(len(s.clients), s.tick(), history.Op{Record: s.l.Slots*s.l.Records + slot, Old: value(data)})
+		s.log(len(s.clients), s.tick(), historyOp{Record: s.l.Slots*s.l.Records + slot, Old: value(data)})
 	}
-	switch res, _ := porcupine.CheckOperationsVerbose(history.Model, s.ops, 10*time.Second); res {
+	switch res, _ := porcupine.CheckOperationsVerbose(historyModel, s.ops, 10*time.Second); res {
 	case porcupine.Ok:
 		return nil
 	case porcupine.Unknown:
 		return fmt.Errorf("porcupine gave up")
 	}
-	return history.ErrHistory
+	return errHistory
 }
 
 // current is what a slot has.

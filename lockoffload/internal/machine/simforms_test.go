@@ -3,7 +3,7 @@ package machine
 import (
 	"errors"
 
-	"github.com/goverbs/goverbs/lockoffload/internal/history"
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
@@ -36,7 +36,7 @@ func (c *simClient) chain(slot, record int) {
 			}
 			got := r.Ops.Next()
 			c.learn(at, got.Version, value(got.Data))
-			s.log(c.id, call, history.Op{Record: at, Old: value(got.Data)})
+			s.log(c.id, call, historyOp{Record: at, Old: value(got.Data)})
 		})
 		return
 	}
@@ -47,7 +47,7 @@ func (c *simClient) chain(slot, record int) {
 		first = wire.Access{Kind: wire.AccessCompare, Record: uint16(record), Version: seen.version}
 	}
 	unknown := func(call int64) {
-		s.log(c.id+1000, call, history.Op{Record: at, Update: true, Blind: what == 1, Unknown: true, Old: seen.value, New: v})
+		s.log(c.id+1000, call, historyOp{Record: at, Update: true, Blind: what == 1, Unknown: true, Old: seen.value, New: v})
 	}
 	c.ask(slot, false, unknown, []wire.Access{first, write}, func(r wire.ChainReply, call int64) {
 		if r.Ops.N == 0 {
@@ -61,7 +61,7 @@ func (c *simClient) chain(slot, record int) {
 		delete(c.seen, at)
 		if r.Status == wire.ChainDone {
 			c.learn(at, got.Version+1, v)
-			s.log(c.id, call, history.Op{Record: at, Update: true, Old: old, New: v})
+			s.log(c.id, call, historyOp{Record: at, Update: true, Old: old, New: v})
 		}
 	})
 }
@@ -179,8 +179,6 @@ func (c *simClient) swapThen(slot int, then func(old uint64)) {
 	pointers := c.pointers
 	known := pointers[slot]
 	r := &SwapReader{SwapLook: SwapLook{Slot: slot, Pointer: known.pointer, Known: known.known}}
-	var old uint64
-	r.Deliver = func(data []byte) error { old = value(data); return nil }
 	c.start(r, func(err error) {
 		if err != nil {
 			delete(pointers, slot)
@@ -190,7 +188,8 @@ func (c *simClient) swapThen(slot int, then func(old uint64)) {
 			return
 		}
 		pointers[slot] = swapped{r.Pointer, r.Known}
-		s.log(c.id, call, history.Op{Record: at, Old: old})
+		old := value(r.Data)
+		s.log(c.id, call, historyOp{Record: at, Old: old})
 		then(old)
 	})
 }
@@ -206,7 +205,7 @@ func (c *simClient) swapWrite(slot int, old, v uint64, ended func(err error, unk
 	if !s.quiet {
 		c.unknown = append(c.unknown, func() {
 			if !settled {
-				s.log(c.id+1000, call, history.Op{Record: at, Update: true, Unknown: true, Old: old, New: v})
+				s.log(c.id+1000, call, historyOp{Record: at, Update: true, Unknown: true, Old: old, New: v})
 			}
 		})
 	}
@@ -220,7 +219,7 @@ func (c *simClient) swapWrite(slot int, old, v uint64, ended func(err error, unk
 		pointers[slot] = swapped{w.Pointer, w.Known}
 		switch {
 		case err == nil:
-			s.log(c.id, call, history.Op{Record: at, Update: true, Old: old, New: v})
+			s.log(c.id, call, historyOp{Record: at, Update: true, Old: old, New: v})
 		case !errors.Is(err, ErrDiffers) && !errors.Is(err, ErrNotAcquired):
 			s.fail("swap write: %w", err)
 		}
@@ -236,9 +235,48 @@ func readsOf(records ...int) (accesses []Access) {
 	return accesses
 }
 
+// changer is a chain whose second step is made as its client does. Change may be nil.
+type changer struct {
+	Chain
+	Change  func([]Access) error
+	Allowed func() error
+}
+
+func (m *changer) Step() (Verdict, error) {
+	v, err := m.Acquire.Step()
+	if v != Done || err != nil {
+		return v, err
+	}
+	err = m.Look()
+	if err == nil && m.Change != nil {
+		m.View()
+		err = m.Change(m.Accesses)
+	}
+	if err == nil {
+		err = m.Allowed()
+	}
+	return Last, m.End(err)
+}
+
+// load reads a slot under its lock; deliver gets what is valid until it returns.
+func (c *simClient) load(slot int, deliver func(memory.Current) error, next func(error)) {
+	m := &Once{Work: Work{L: c.s.l}}
+	m.Load(slot)
+	c.start(m, func(err error) {
+		var cur memory.Current
+		if err == nil {
+			cur, err = m.Decode()
+		}
+		if err == nil {
+			err = deliver(cur)
+		}
+		next(err)
+	})
+}
+
 // update is a chain that has change make new data of the records' old data.
-func update(lock Acquire, records []int, allowed func() error, change func(old [][]byte) ([][]byte, error)) *Chain {
-	m := &Chain{Acquire: lock, Accesses: readsOf(records...), Allowed: allowed}
+func update(lock Acquire, records []int, allowed func() error, change func(old [][]byte) ([][]byte, error)) *changer {
+	m := &changer{Chain: Chain{Acquire: lock, Accesses: readsOf(records...)}, Allowed: allowed}
 	for _, n := range records {
 		m.Accesses = append(m.Accesses, Access{Kind: wire.AccessWrite, Record: n})
 	}

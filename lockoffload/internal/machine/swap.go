@@ -72,9 +72,9 @@ func (m *SwapLook) point(p uint64) error {
 //	[FETCH_ADD pointer + 0] [READ copy]  otherwise
 type SwapReader struct {
 	SwapLook
-	state   swapState
-	Deliver func(data []byte) error
-	Tried   int
+	state swapState
+	Data  []byte // in the end, as long as the machine has its memory
+	Tried int
 }
 
 type swapState uint8
@@ -105,18 +105,16 @@ func (m *SwapReader) Step() (Verdict, error) {
 		if err := m.point(m.result(m.look)); err != nil {
 			return Done, err
 		}
-		if guessed && m.Pointer == before {
-			if data, ok := m.fits(); ok {
-				return Done, m.Deliver(data)
-			}
+		if guessed && m.Pointer == before && m.fits() {
+			return Done, nil
 		}
 		m.begin()
 		m.fetch()
 		m.state = swapFetched
 		return Post, nil
 	case swapFetched:
-		if data, ok := m.fits(); ok {
-			return Done, m.Deliver(data)
+		if m.fits() {
+			return Done, nil
 		}
 		m.Count.Torn++
 		m.begin()
@@ -138,9 +136,11 @@ func (m *SwapReader) fetch() {
 	m.read(m.L.SwapOff(m.Slot, pointerIndex(m.Pointer)), m.L.PairAt(), m.L.SwapStride())
 }
 
-func (m *SwapReader) fits() ([]byte, bool) {
+// fits reports whether Data is what the pointer names.
+func (m *SwapReader) fits() bool {
 	version, data, err := memory.Decode(m.Mem[m.L.PairAt():][:m.L.SwapStride()])
-	return data, err == nil && version == PointerVersion(m.Pointer)
+	m.Data = data
+	return err == nil && version == PointerVersion(m.Pointer)
 }
 
 // SwapWriter writes if the version is still the one that the caller knows:

@@ -72,10 +72,6 @@ func (c *swapSimClient) begin() error {
 	c.floor = w.newest
 	if w.rng.IntN(2) == 0 {
 		c.reader = &SwapReader{SwapLook: look}
-		c.reader.Deliver = func(data []byte) error {
-			c.data = bytes.Clone(data)
-			return nil
-		}
 		return c.next(c.reader)
 	}
 	w.value++
@@ -162,7 +158,7 @@ func (c *swapSimClient) ended(err error) error {
 	wrote := c.writer
 	c.reader, c.writer = nil, nil
 	if m != nil {
-		c.pointer, c.known = m.Pointer, m.Known
+		c.pointer, c.known, c.data = m.Pointer, m.Known, bytes.Clone(m.Data)
 		version := PointerVersion(m.Pointer)
 		if err != nil || version < c.floor {
 			return fmt.Errorf("read version %d, %d was there before: %w", version, c.floor, err)

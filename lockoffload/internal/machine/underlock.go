@@ -2,49 +2,41 @@ package machine
 
 import "github.com/goverbs/goverbs/lockoffload/internal/memory"
 
-// Loader reads a slot's data under a lock that is held.
-type Loader struct {
+// Once executes one list, which leaves nothing to be undone.
+type Once struct {
 	Work
-	Slot    int
-	Deliver func(memory.Current) error // gets what is valid until it returns
-	posted  bool
-}
-
-func (m *Loader) Step() (Verdict, error) {
-	if !m.posted {
-		m.begin()
-		m.readSlot(m.Slot)
-		m.posted = true
-		return Post, nil
-	}
-	cur, err := m.Decode()
-	if err == nil {
-		err = m.Deliver(cur)
-	}
-	return Done, err
-}
-
-func (m *Loader) Undo() (Verdict, error) { return Done, nil }
-
-// Committer writes the copy that was staged under a lock, and keeps the lock.
-type Committer struct {
-	Work
-	Slot   int
-	Old    *memory.Current
 	posted bool
 }
 
-func (m *Committer) Step() (Verdict, error) {
+func (m *Once) Step() (Verdict, error) {
 	if m.posted {
 		return Done, nil
 	}
-	m.begin()
-	m.writeSlot(m.Slot, m.Old)
 	m.posted = true
 	return Post, nil
 }
 
-func (m *Committer) Undo() (Verdict, error) { return Done, nil }
+func (m *Once) Undo() (Verdict, error) { return Done, nil }
+
+// Load makes the list of a READ of a slot's data, for the holder of its lock: see Decode.
+func (m *Once) Load(slot int) {
+	m.begin()
+	m.readSlot(slot)
+}
+
+// Commit makes the list of a WRITE of the copy that was staged, for the holder of the lock.
+func (m *Once) Commit(slot int, old *memory.Current) {
+	m.begin()
+	m.writeSlot(slot, old)
+}
+
+// Settle makes the list of a READ of a word. A queue pair that was reset takes no more
+// requests, but what it was writing may still be on its way through the bus, and a READ of
+// the device pushes it in front of itself.
+func (w *Work) Settle() {
+	w.begin()
+	w.read(w.L.LockOff(0), 0, 8)
+}
 
 // Releaser writes the copy that was staged under a lock, if there is one, and gives the
 // lock back:
@@ -55,22 +47,18 @@ func (m *Committer) Undo() (Verdict, error) { return Done, nil }
 // inside of a critical section, unless the holder commits some of it before.
 type Releaser struct {
 	Work
-	Grant   Grant
-	Owner   uint16
-	Old     *memory.Current // what is current, if there is something to be written
-	Allowed func() error    // returns an error unless it still may be
+	Grant Grant
+	Owner uint16
+	Old   *memory.Current // what is current, if there is something to be written
 }
 
 func (m *Releaser) Step() (Verdict, error) {
 	m.begin()
-	var err error
 	if m.Old != nil {
-		if err = m.Allowed(); err == nil {
-			m.writeSlot(m.Grant.Slot, m.Old)
-		}
+		m.writeSlot(m.Grant.Slot, m.Old)
 	}
 	m.release(m.Grant, m.Owner)
-	return Last, err
+	return Last, nil
 }
 
 func (m *Releaser) Undo() (Verdict, error) { return Done, nil }

@@ -13,8 +13,8 @@ import (
 func TestReadersWithoutABit(t *testing.T) {
 	b := newBenchOf(memory.Layout{Slots: 1, Size: 8, Clients: 520})
 	l, mem := &b.s.l, b.s.mem
-	shared := func(owner uint16) (SharedMachine, error) {
-		m := NewSharedMachine(l, &memory.Tagger{Owner: owner, Epoch: 1}, 0, 1, nil)
+	shared := func(owner uint16) (*AcquireShared, error) {
+		m := &AcquireShared{Acquire: Acquire{Tags: &memory.Tagger{Owner: owner, Epoch: 1}, Tries: 1}}
 		_, err := b.run(t, m)
 		return m, err
 	}
@@ -23,8 +23,8 @@ func TestReadersWithoutABit(t *testing.T) {
 		_, err := b.run(t, m)
 		return err
 	}
-	give := func(m SharedMachine, owner uint16) {
-		_, err := b.run(t, &Releaser{Grant: m.Granted(), Owner: owner})
+	give := func(m *AcquireShared, owner uint16) {
+		_, err := b.run(t, &Releaser{Grant: m.Grant, Owner: owner})
 		require.NoError(t, err)
 	}
 	last, err := shared(520)

@@ -4,6 +4,7 @@
 package memory
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -50,12 +51,7 @@ type Layout struct {
 
 // WithDefaults returns the layout with the numbers that 0 stands for.
 func (l Layout) WithDefaults() Layout {
-	if l.Records == 0 {
-		l.Records = 1
-	}
-	if l.Clients == 0 {
-		l.Clients = 64
-	}
+	l.Records, l.Clients = cmp.Or(l.Records, 1), cmp.Or(l.Clients, 64)
 	return l
 }
 
@@ -132,6 +128,19 @@ func (l *Layout) SwapOff(slot, i int) int {
 }
 
 func align(n, to int) int { return (n + to - 1) / to * to }
+
+// The local memory for remote work on a slot has the results of LocalWords atomics, the
+// readers' words, both copies as they were read, and the copy to be written. The offsets
+// below are in it.
+const LocalWords = 16
+
+// LocalSize returns the size of the local memory, in bytes.
+func (l *Layout) LocalSize() int { return l.WriteAt() + l.CopyStride() }
+
+// ReadersAt returns an offset right before the copies, as in the region.
+func (l *Layout) ReadersAt() int { return l.PairAt() - l.ReadersSize() }
+func (l *Layout) PairAt() int    { return align(LocalWords*8+l.ReadersSize(), lineSize) }
+func (l *Layout) WriteAt() int   { return l.PairAt() + l.PairSize() }
 
 // Scan finds the few slots, among many, that are locked or have readers. It computes their
 // place once, and takes a few instructions for each of the others.

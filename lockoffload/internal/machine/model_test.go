@@ -1,6 +1,4 @@
-// Package history has the model that histories of accesses to records are checked with, in
-// simulations and on devices: for tests.
-package history
+package machine
 
 import (
 	"errors"
@@ -8,12 +6,12 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// ErrHistory says that a history is not linearizable.
-var ErrHistory = errors.New("the history is not linearizable")
+// errHistory says that a history is not linearizable.
+var errHistory = errors.New("the history is not linearizable")
 
-// Op is one operation on the register that a record is, and perhaps on others of the
+// historyOp is one operation on the register that a record is, and perhaps on others of the
 // slot at the same moment.
-type Op struct {
+type historyOp struct {
 	Record  int // over all slots
 	Unit    int // the slot
 	Place   int // in it
@@ -22,19 +20,19 @@ type Op struct {
 	Unknown bool
 	Old     uint64 // what was read
 	New     uint64
-	Others  []Op
+	Others  []historyOp
 }
 
 // slotState are the records of a slot.
 type slotState [2]uint64
 
-// Model has histories of Ops: a slot is a few registers with read and read-modify-write of
+// historyModel has histories of operations: a slot is a few registers with read and read-modify-write of
 // any of them together. A change with an unknown outcome may have happened or not.
-var Model = porcupine.Model{
+var historyModel = porcupine.Model{
 	Partition: func(h []porcupine.Operation) [][]porcupine.Operation {
 		by := map[int][]porcupine.Operation{}
 		for _, o := range h {
-			u := o.Input.(Op).Unit
+			u := o.Input.(historyOp).Unit
 			by[u] = append(by[u], o)
 		}
 		var out [][]porcupine.Operation
@@ -45,9 +43,9 @@ var Model = porcupine.Model{
 	},
 	Init: func() any { return slotState{} },
 	Step: func(state, input, _ any) (bool, any) {
-		o, before := input.(Op), state.(slotState)
+		o, before := input.(historyOp), state.(slotState)
 		after := before
-		for _, p := range append([]Op{o}, o.Others...) {
+		for _, p := range append([]historyOp{o}, o.Others...) {
 			switch {
 			case o.Blind:
 			case before[p.Place] != p.Old && o.Unknown:
