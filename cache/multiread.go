@@ -21,9 +21,10 @@ const (
 type multi struct {
 	n        int
 	keys     [multiReads]planned
-	lo, hi   int                 // the keys that build and requests are for
-	build    func(*verbs.List)   // adds their READs to a list
-	requests func() []dc.Request // returns them for an initiator, instead
+	lo, hi   int        // the keys that list and requests are for
+	wrs      []verbs.WR // room for list
+	local    [multiReads]verbs.SGE
+	requests func() []dc.Request // returns their READs for an initiator, instead
 	room     []dc.Request        // for requests
 	next     *multi
 }
@@ -61,13 +62,6 @@ func (s *session) multi() *multi {
 		return m
 	}
 	m := &multi{}
-	m.build = func(l *verbs.List) {
-		for i := range m.keys[m.lo:m.hi] {
-			if p := &m.keys[m.lo+i]; p.b != nil { // otherwise it is a later round's
-				l.Read(s.remote(p), p.b.mr.SGE(p.b.off, p.size()))
-			}
-		}
-	}
 	m.requests = func() []dc.Request {
 		m.room = m.room[:0]
 		for i := range m.keys[m.lo:m.hi] {
@@ -78,6 +72,18 @@ func (s *session) multi() *multi {
 		return m.room
 	}
 	return m
+}
+
+// list returns the READs of the keys that have memory; those of the others are of a later round.
+func (s *session) list(m *multi) []verbs.WR {
+	m.wrs = m.wrs[:0]
+	for i := m.lo; i < m.hi; i++ {
+		if p := &m.keys[i]; p.b != nil {
+			m.local[i] = p.b.mr.SGE(p.b.off, p.size())
+			m.wrs = append(m.wrs, verbs.ReadWR(s.remote(p), m.local[i:i+1]...))
+		}
+	}
+	return m.wrs
 }
 
 // remote returns the memory that a key's READ is of.
@@ -240,7 +246,7 @@ func (s *session) readRound(ctx context.Context, m *multi) error {
 		if s.through != nil {
 			return s.through.do(ctx, m.requests())
 		}
-		return s.read.Do(ctx, m.build)
+		return s.read.Do(ctx, s.list(m)...)
 	}
 	f, err := s.newFlow(ctx)
 	if err != nil {
@@ -252,8 +258,8 @@ func (s *session) readRound(ctx context.Context, m *multi) error {
 			err = f.record(p.b, p.size(), s.regions[p.entry.Place.Region()], uint64(p.entry.Place.Offset()))
 			continue
 		}
-		if reads, bytes = m.part(f.most); reads > 0 {
-			err = f.start(bytes, reads, m.build, m.requests)
+		if reads, bytes := m.part(f.most); reads > 0 {
+			err = f.start(bytes, s.list(m), m.requests)
 		}
 	}
 	return f.end(err)

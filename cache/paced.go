@@ -68,14 +68,14 @@ type flow struct {
 	first int
 	n     int
 
-	// Of the part that build makes.
+	// Of the part that is posted next.
 	from  verbs.Region
 	off   uint64
 	b     *buffer
 	at    int // in b, and from off
 	size  int
-	build func(*verbs.List)
-	reads func() []dc.Request // the same, through an initiator
+	local [1]verbs.SGE
+	reads func() []dc.Request // its READ, through an initiator
 	room  [1]dc.Request       // for that
 
 	following *flow // of those that are free
@@ -105,7 +105,6 @@ func (s *session) newFlow(ctx context.Context) (*flow, error) {
 	s.mu.Unlock()
 	if f == nil {
 		f = &flow{s: s}
-		f.build = func(l *verbs.List) { l.Read(f.from.At(f.off+uint64(f.at)), f.b.mr.SGE(f.b.off+f.at, f.size)) }
 		f.reads = func() []dc.Request {
 			f.room[0] = readRequest(f.from.At(f.off+uint64(f.at)), f.b.mr.SGE(f.b.off+f.at, f.size))
 			return f.room[:]
@@ -137,16 +136,17 @@ func (f *flow) record(b *buffer, n int, from verbs.Region, off uint64) error {
 	f.from, f.off, f.b = from, off, b
 	for f.at = 0; f.at < n; f.at += f.size {
 		f.size = min(f.most, n-f.at)
-		if err := f.start(f.size, 1, f.build, f.reads); err != nil {
+		f.local[0] = b.mr.SGE(b.off+f.at, f.size)
+		if err := f.start(f.size, []verbs.WR{verbs.ReadWR(from.At(off+uint64(f.at)), f.local[:]...)}, f.reads); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// start posts a part when there is credit for it: what build adds, or, through an initiator, what
+// start posts the READs of a part when there is credit for it: list, or, through an initiator, what
 // requests returns.
-func (f *flow) start(bytes, reads int, build func(*verbs.List), requests func() []dc.Request) error {
+func (f *flow) start(bytes int, list []verbs.WR, requests func() []dc.Request) error {
 	credit, err := f.credit(bytes)
 	if err != nil {
 		return err
@@ -155,13 +155,13 @@ func (f *flow) start(bytes, reads int, build func(*verbs.List), requests func() 
 	if t := f.s.through; t != nil {
 		part.through, err = t.start(requests())
 	} else {
-		part.read, err = f.s.read.Start(f.ctx, build)
+		part.read, err = f.s.read.Start(f.ctx, list...)
 	}
 	if err != nil {
 		credit.Release()
 		return err
 	}
-	f.s.c.count.reads.Add(uint64(reads))
+	f.s.c.count.reads.Add(uint64(len(list)))
 	f.s.parts.Add(1)
 	f.under[(f.first+f.n)%partsOut] = part
 	f.n++

@@ -235,13 +235,6 @@ func QueryGIDTable(ctx Context, max int) ([]GIDEntry, error) {
 	return entries, nil
 }
 
-// QueryPKey returns a partition key in host byte order.
-func QueryPKey(ctx Context, port uint8, index int) (uint16, error) {
-	var key [2]byte
-	r, err := C.ibv_query_pkey(ctx.c(), C.uint8_t(port), C.int(index), (*C.__be16)(unsafe.Pointer(&key)))
-	return binary.BigEndian.Uint16(key[:]), status(r, err)
-}
-
 func AllocPD(ctx Context) (PD, error) {
 	p, err := C.gv_alloc_pd(ctx.c())
 	return handle[PD](p, err)

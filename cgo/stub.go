@@ -23,7 +23,6 @@ func NumCompVectors(Context) int                                  { return 0 }
 func QueryDevice(Context, *DeviceAttr) error                      { return ErrUnsupported }
 func QueryPort(Context, uint8, *PortAttr) error                   { return ErrUnsupported }
 func QueryGIDTable(Context, int) ([]GIDEntry, error)              { return nil, ErrUnsupported }
-func QueryPKey(Context, uint8, int) (uint16, error)               { return 0, ErrUnsupported }
 func AllocPD(Context) (PD, error)                                 { return 0, ErrUnsupported }
 func DeallocPD(PD) error                                          { return ErrUnsupported }
 func DeregMR(MR) error                                            { return ErrUnsupported }

@@ -13,6 +13,7 @@ import (
 	"github.com/goverbs/goverbs/dc/internal/wire"
 	"github.com/goverbs/goverbs/internal/closing"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 const (
@@ -112,7 +113,7 @@ func newControl(cfg ControlConfig) (c *Control, err error) {
 		return c, err
 	}
 	gid := c.gid.entry()
-	changes := dev.FollowGID(c.ctx, gid, nil)
+	changes := driver.FollowGID(c.ctx, dev, gid, nil)
 	port, err := dev.Port(gid.Port)
 	if err != nil {
 		return c, err

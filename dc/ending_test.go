@@ -15,6 +15,7 @@ import (
 
 	"github.com/goverbs/goverbs/cgo/standin"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // held is a back end with a device that never ends a request: the tests say what becomes
@@ -71,7 +72,7 @@ func (h *held) giveBack(i *Initiator, p *Peer) {
 func newHeld(t *testing.T, cfg InitiatorConfig) (*Initiator, *held, *Peer) {
 	t.Helper()
 	t.Cleanup(standin.Record())
-	d := verbs.WrapDevice("standin", standin.Context(), verbs.DeviceAttr{MaxCQE: 1 << 16})
+	d := driver.WrapDevice("standin", standin.Context(), verbs.DeviceAttr{MaxCQE: 1 << 16})
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	pd, err := d.AllocPD()
 	require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/dc/internal/dci"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // hardware is the initiator on a device with DCIs: it drives a [dci.Machine].
@@ -60,7 +61,7 @@ func newHardware(i *Initiator) (_ backend, err error) {
 	if err := h.routes.init(cfg.PD, cfg.GID, cfg.TrafficClass); err != nil {
 		return nil, err
 	}
-	changes := dev.FollowGID(i.ctx, h.routes.gid.entry(), nil)
+	changes := driver.FollowGID(i.ctx, dev, h.routes.gid.entry(), nil)
 	if h.mtu, err = localMTU(dev, h.routes.gid.entry(), cfg.MTU); err != nil {
 		return nil, err
 	}
@@ -140,7 +141,7 @@ func (h *hardware) addDCI(streams, errored int) error {
 	if q.batch, err = h.i.d.NewBatch(qp, c.Depth); err != nil {
 		return err
 	}
-	return qp.ActivateWith(h.connect())
+	return driver.ActivateWith(qp, h.connect())
 }
 
 // connect returns the timers of a DCI.

@@ -15,6 +15,7 @@ import (
 	"github.com/goverbs/goverbs/cgo/standin"
 	"github.com/goverbs/goverbs/dc"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // The sequences below follow rdma-core's manual pages mlx5dv_create_qp(3),
@@ -32,7 +33,7 @@ const firstQP = 0x4711 // of the stand-in
 func standinPD(t testing.TB) *verbs.PD {
 	t.Helper()
 	t.Cleanup(standin.Record())
-	d := verbs.WrapDevice("standin", standin.Context(), verbs.DeviceAttr{MaxCQE: 1 << 16, MaxReadAtomic: 16, MaxInitRead: 16, Atomic: verbs.AtomicHCA})
+	d := driver.WrapDevice("standin", standin.Context(), verbs.DeviceAttr{MaxCQE: 1 << 16, MaxReadAtomic: 16, MaxInitRead: 16, Atomic: verbs.AtomicHCA})
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	pd, err := d.AllocPD()
 	require.NoError(t, err)

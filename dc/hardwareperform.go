@@ -5,6 +5,7 @@ import (
 
 	"github.com/goverbs/goverbs/dc/internal/dci"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 func (h *hardware) busy() bool { return len(h.core.Actions) > 0 || h.core.Waiting() }
@@ -84,7 +85,7 @@ func (h *hardware) act(a dci.Action) {
 			err = qp.Init()
 		}
 		if err == nil {
-			err = qp.ActivateWith(h.connect())
+			err = driver.ActivateWith(qp, h.connect())
 		}
 		if err != nil {
 			i.cfg.Logger.Error("dc: DCI lost", "err", err)

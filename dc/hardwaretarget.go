@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // hardwareTarget is a DCT. There is no pool and no session: the device gives out
@@ -56,13 +57,13 @@ func newHardwareTarget(t *Target) (_ targetBackend, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := h.dct.ActivateWith(verbs.ConnectConfig{MTU: mtu}); err != nil {
+	if err := driver.ActivateWith(h.dct, verbs.ConnectConfig{MTU: mtu}); err != nil {
 		return nil, errors.Join(err, h.dct.Close())
 	}
 	h.addr = Address{GID: gid.GID, LID: port.LID, MTU: mtu, QPN: h.dct.Num(), Generation: incarnation, Hardware: true}
 	ctx, cancel := context.WithCancel(context.Background())
 	h.cancel = cancel
-	changes := dev.FollowGID(ctx, gid, nil)
+	changes := driver.FollowGID(ctx, dev, gid, nil)
 	h.work.Go(func() { h.follow(changes) })
 	return h, nil
 }

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // localGID is the local GID of an initiator or a target, at the place in the GID table
@@ -47,7 +48,7 @@ func (l *localGID) attempt(try func(verbs.GIDEntry) error) error {
 	if err == nil {
 		return nil
 	}
-	now, failed := l.dev.FindGIDAgain(gid)
+	now, failed := driver.FindGIDAgain(l.dev, gid)
 	if failed != nil || now.Index == gid.Index {
 		return err
 	}

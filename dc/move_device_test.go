@@ -15,6 +15,7 @@ import (
 	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/dc"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // TestHostChanges: the address of either end goes and comes back at another place of the GID
@@ -41,7 +42,7 @@ func TestHostChanges(t *testing.T) {
 		// The kernel changes the table some time after the address.
 		place := func(t *testing.T) (at uint8) {
 			require.Eventually(t, func() bool {
-				e, err := h.dev.FindGIDAgain(h.gid)
+				e, err := driver.FindGIDAgain(h.dev, h.gid)
 				at = e.Index
 				return err == nil
 			}, testTimeout, time.Millisecond)
@@ -53,7 +54,7 @@ func TestHostChanges(t *testing.T) {
 				lab.IP(t, "addr", "del", prefix, "dev", dev)
 				t.Cleanup(func() { lab.IP(t, "addr", "replace", prefix, "dev", dev) })
 				require.Eventually(t, func() bool {
-					_, err := h.dev.FindGIDAgain(h.gid)
+					_, err := driver.FindGIDAgain(h.dev, h.gid)
 					return errors.Is(err, verbs.ErrNoGID)
 				}, testTimeout, time.Millisecond)
 				time.Sleep(100 * time.Millisecond) // requests fail

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverbs/goverbs/cgo/standin"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // aReceiver is the number of the queue pair that newTestReceives has receives of.
@@ -21,7 +22,7 @@ const aReceiver = 0x4711
 func newTestReceives(t *testing.T) *receives {
 	t.Helper()
 	t.Cleanup(standin.Record())
-	d := verbs.WrapDevice("standin", standin.Context(), verbs.DeviceAttr{MaxCQE: 1 << 16})
+	d := driver.WrapDevice("standin", standin.Context(), verbs.DeviceAttr{MaxCQE: 1 << 16})
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	pd, err := d.AllocPD()
 	require.NoError(t, err)

@@ -158,9 +158,9 @@ func (r *Request) add(b *verbs.Batch, id uint64, signaled verbs.SendFlags) {
 	case CmpSwap:
 		b.CmpSwap(id, flags, r.Remote, r.Compare, r.Value, r.Local)
 	case MaskedCmpSwap:
-		b.MaskedCmpSwap(id, flags, r.Remote, verbs.MaskedCmpSwap{Compare: r.Compare, CompareMask: r.CompareMask, Swap: r.Value, SwapMask: r.Mask}, r.Local)
+		b.Add(verbs.WR{ID: id, Op: verbs.WRMaskedCmpSwap, Flags: flags, Remote: r.Remote, Local: local, Compare: r.Compare, CompareMask: r.CompareMask, Value: r.Value, Mask: r.Mask})
 	case MaskedFetchAdd:
-		b.MaskedFetchAdd(id, flags, r.Remote, verbs.MaskedFetchAdd{Add: r.Value, Boundary: r.Mask}, r.Local)
+		b.Add(verbs.WR{ID: id, Op: verbs.WRMaskedFetchAdd, Flags: flags, Remote: r.Remote, Local: local, Value: r.Value, Mask: r.Mask})
 	}
 }
 

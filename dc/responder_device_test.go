@@ -16,6 +16,7 @@ import (
 	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/dc"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // TestStalledTargetKeepsSessions: keep-alives that lie unread while the target stands
@@ -41,7 +42,7 @@ func TestStalledTargetKeepsSessions(t *testing.T) {
 func TestRequestsKeepSessions(t *testing.T) {
 	const lease = 4 * time.Second
 	a, b := newHosts(t)
-	if !b.dev.SoftRoCE() {
+	if !driver.SoftRoCE(b.dev) {
 		t.Skip("where that is not known, there are keep-alives")
 	}
 	i := a.initiator(t, dc.InitiatorConfig{Contexts: 1})

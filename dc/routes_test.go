@@ -13,12 +13,13 @@ import (
 
 	"github.com/goverbs/goverbs/cgo/standin"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 func newTestRoutes(t *testing.T) *routes {
 	t.Helper()
 	t.Cleanup(standin.Record())
-	d := verbs.WrapDevice("standin", standin.Context(), verbs.DeviceAttr{})
+	d := driver.WrapDevice("standin", standin.Context(), verbs.DeviceAttr{})
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	pd, err := d.AllocPD()
 	require.NoError(t, err)

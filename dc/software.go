@@ -13,6 +13,7 @@ import (
 	"github.com/goverbs/goverbs/dc/internal/wire"
 	"github.com/goverbs/goverbs/internal/alarm"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // software is the initiator over RC queue pairs: it drives a [session.Initiator].
@@ -37,8 +38,8 @@ type software struct {
 type contextQP struct {
 	qp    *verbs.QP
 	batch *verbs.Batch
-	way   [4]verbs.ModifyStep // from wherever it is to RTS
-	mtu   int                 // bytes, of the session
+	way   [4]driver.ModifyStep // from wherever it is to RTS
+	mtu   int                  // bytes, of the session
 	ring  ring
 	// returned are requests of a target without a receive, which wait again when
 	// all of them have been flushed.
@@ -56,7 +57,7 @@ func newSoftware(i *Initiator) (_ backend, err error) {
 		w.Append(s.reply[:0])
 	}
 	s.core = session.NewInitiator(rand.Uint64(), cfg.Contexts, session.Limits{Quota: cfg.Quota, Hold: cfg.Hold, MaxWait: cfg.MaxWait, Retransmit: cfg.Retransmit,
-		ConnectTimeout: cfg.ConnectTimeout, Keep: !cfg.CloseSessions && cfg.PD.Device().SoftRoCE(), TimeWait: time.Second}, rand.Uint32)
+		ConnectTimeout: cfg.ConnectTimeout, Keep: !cfg.CloseSessions && driver.SoftRoCE(cfg.PD.Device()), TimeWait: time.Second}, rand.Uint32)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close(), i.closeQueue())
@@ -97,7 +98,7 @@ func (s *software) create(q *contextQP) error {
 		return errors.Join(err, qp.Close())
 	}
 	q.qp, q.batch = qp, batch
-	q.way = [...]verbs.ModifyStep{verbs.ResetStep(), qp.InitStep(), {}, requesterStep(s.ctl, cfg, 0)}
+	q.way = [...]driver.ModifyStep{driver.ResetStep(), driver.InitStep(qp), {}, requesterStep(s.ctl, cfg, 0)}
 	return nil
 }
 

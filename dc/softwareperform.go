@@ -10,6 +10,7 @@ import (
 	"github.com/goverbs/goverbs/dc/internal/session"
 	"github.com/goverbs/goverbs/dc/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // notPosted is why the device did not take a request.
@@ -183,7 +184,7 @@ func (s *software) join(a *session.Action) {
 			steps = q.way[:]
 		}
 		again = true // if it fails
-		return q.qp.ModifySteps(steps...)
+		return driver.ModifySteps(q.qp, steps...)
 	})
 	i.mu.Lock()
 	if i.open() {
@@ -213,7 +214,7 @@ func (s *software) reset(a *session.Action) {
 			err = errors.Join(err, old.Close())
 		}
 	} else {
-		err = q.qp.ModifySteps(q.way[:2]...)
+		err = driver.ModifySteps(q.qp, q.way[:2]...)
 	}
 	if err != nil {
 		i.cfg.Logger.Error("dc: initiator context damaged", "err", err)

@@ -12,6 +12,7 @@ import (
 	"github.com/goverbs/goverbs/internal/alarm"
 	"github.com/goverbs/goverbs/internal/closing"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // softwareTarget is a target over RC queue pairs: it drives a [session.Target].
@@ -78,7 +79,7 @@ func newSoftwareTarget(t *Target) (_ targetBackend, err error) {
 		s.made.Add(closing.Func(s.service.close))
 	}
 	s.core = session.NewTarget(rand.Uint64()|1, cfg.AccessKey, cfg.Responders, session.TargetLimits{Lease: cfg.Lease, Retry: cfg.Retry, Recall: cfg.Recall,
-		PacketsCount: cfg.PD.Device().SoftRoCE()}, s, rand.Uint64)
+		PacketsCount: driver.SoftRoCE(cfg.PD.Device())}, s, rand.Uint64)
 	s.timer.Init(s.tick, time.Millisecond)
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
@@ -162,14 +163,14 @@ func (s *softwareTarget) reset() {
 
 func (s *softwareTarget) resetOne(r reset) error {
 	qp := s.responders[r.slot]
-	if !s.t.cfg.PD.Device().SoftRoCE() {
+	if !driver.SoftRoCE(s.t.cfg.PD.Device()) {
 		// The libraries of devices throw away what they find in the completion queue when a
 		// queue pair is reset.
 		s.halt(qp)
 		s.t.in.gather()
 	}
-	if r.clean && !s.t.cfg.PD.Device().ResetRaces() {
-		err := qp.ModifySteps(verbs.ResetStep(), qp.InitStep())
+	if r.clean && !driver.ResetRaces(s.t.cfg.PD.Device()) {
+		err := driver.ModifySteps(qp, driver.ResetStep(), driver.InitStep(qp))
 		s.t.in.collect(qp.Num())
 		return err
 	}
@@ -198,9 +199,9 @@ func (s *softwareTarget) Attach(slot int, id uint64, m *wire.Message) (uint32, e
 	s.t.in.begin(qp.Num(), o)
 	s.packets[slot] = m.PSN
 	err := s.ctl.gid.attempt(func(gid verbs.GIDEntry) error {
-		var step verbs.ModifyStep
+		var step driver.ModifyStep
 		toResponder(&step, s.ctl, gid, m, s.t.cfg.TrafficClass)
-		return qp.ModifySteps(step)
+		return driver.ModifySteps(qp, step)
 	})
 	if err != nil {
 		s.t.cfg.Logger.Warn("dc: no session", "initiator", verbs.GID(m.From.GID), "err", err)

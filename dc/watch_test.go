@@ -12,13 +12,14 @@ import (
 
 	"github.com/goverbs/goverbs/cgo/standin"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // TestWatchGivesWay: a goroutine that must see all that has come waits for one that has polled
 // and not handled yet, and none waits in the queue meanwhile.
 func TestWatchGivesWay(t *testing.T) {
 	t.Cleanup(standin.Record())
-	d := verbs.WrapDevice("standin", standin.Context(), verbs.DeviceAttr{MaxCQE: 1 << 16})
+	d := driver.WrapDevice("standin", standin.Context(), verbs.DeviceAttr{MaxCQE: 1 << 16})
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	cq, err := d.CreateCQ(verbs.CQConfig{})
 	require.NoError(t, err)

@@ -12,13 +12,14 @@ import (
 
 	"github.com/goverbs/goverbs/cgo/standin"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // newTestHardware is an initiator with one DCI on the stand-in, and a peer.
 func newTestHardware(t *testing.T, cfg InitiatorConfig) (*Initiator, *hardware, *Peer) {
 	t.Helper()
 	t.Cleanup(standin.Record())
-	d := verbs.WrapDevice("standin", standin.Context(), verbs.DeviceAttr{MaxCQE: 1 << 16, MaxReadAtomic: 16, MaxInitRead: 16})
+	d := driver.WrapDevice("standin", standin.Context(), verbs.DeviceAttr{MaxCQE: 1 << 16, MaxReadAtomic: 16, MaxInitRead: 16})
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	pd, err := d.AllocPD()
 	require.NoError(t, err)

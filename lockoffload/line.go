@@ -78,7 +78,19 @@ func (l *line) issue(ctx context.Context, ops []machine.Op, mr *verbs.MR) (*flig
 // gives up knows what was executed. The memory is the device's until the flight is over.
 func (l *line) post(ctx context.Context, f *flight, mr *verbs.MR) error {
 	f.line, f.mem, f.call.Then = l, mr.Bytes(), f
-	err := l.r.Go(ctx, &f.call, func(to *verbs.List) { l.fill(to, f, mr) })
+	var wrs [usual]verbs.WR // on the stack
+	var sges [usual]verbs.SGE
+	var list []verbs.WR
+	if n := len(f.list); n <= usual {
+		for i := range n {
+			wrs[i], sges[i] = l.request(f, mr, i)
+			wrs[i].Local = sges[i : i+1]
+		}
+		list = wrs[:n]
+	} else {
+		list = l.long(f, mr)
+	}
+	err := l.r.Go(ctx, &f.call, list...)
 	switch {
 	case err == nil:
 		f.posted = true
@@ -99,25 +111,34 @@ func (l *line) failAndFlush(err error) error {
 	return err
 }
 
-// fill adds the list of a flight to one of the queue pair.
-func (l *line) fill(to *verbs.List, f *flight, mr *verbs.MR) {
-	for i := range f.list {
-		o := &f.list[i]
-		if o.Kind != machine.OpWrite {
-			binary.NativeEndian.PutUint64(f.mem[o.At+o.N-8:], l.mark)
-		}
-		at, local := l.remote.At(uint64(o.Off)), mr.SGE(o.At, o.N)
-		switch o.Kind {
-		case machine.OpCmpSwap:
-			to.CmpSwap(at, o.A, o.B, local)
-		case machine.OpFetchAdd:
-			to.FetchAdd(at, o.A, local)
-		case machine.OpRead:
-			to.Read(at, local)
-		case machine.OpWrite:
-			to.Write(at, local)
-		}
+// wrOps are the operations of requests.
+var wrOps = [...]verbs.WROp{machine.OpCmpSwap: verbs.WRCmpSwap, machine.OpFetchAdd: verbs.WRFetchAdd, machine.OpRead: verbs.WRRead, machine.OpWrite: verbs.WRWrite}
+
+// usual is how many requests most lists have.
+const usual = 8
+
+// request returns a request of a flight without its memory, and that.
+func (l *line) request(f *flight, mr *verbs.MR, i int) (verbs.WR, verbs.SGE) {
+	o := &f.list[i]
+	if o.Kind != machine.OpWrite {
+		binary.NativeEndian.PutUint64(f.mem[o.At+o.N-8:], l.mark)
 	}
+	w := verbs.WR{Op: wrOps[o.Kind], Remote: l.remote.At(uint64(o.Off)), Value: o.A}
+	if o.Kind == machine.OpCmpSwap {
+		w.Compare, w.Value = o.A, o.B
+	}
+	return w, mr.SGE(o.At, o.N)
+}
+
+// long returns the requests of a long list.
+func (l *line) long(f *flight, mr *verbs.MR) []verbs.WR {
+	list := make([]verbs.WR, len(f.list))
+	for i := range list {
+		w, s := l.request(f, mr, i)
+		w.Local = []verbs.SGE{s}
+		list[i] = w
+	}
+	return list
 }
 
 // await waits until a flight is over and returns its error, or the context's.

@@ -24,11 +24,8 @@ func (q *QP) Read(ctx context.Context, from verbs.Remote, into ...verbs.SGE) err
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	n := 0
-	for _, s := range into {
-		n += int(s.Length)
-	}
-	w := work{op: opRead, at: from, sges: into, length: n, class: q.class}
+	w := work{WR: verbs.ReadWR(from, into...), class: q.class}
+	w.length = length(&w.WR)
 	p := q.p
 	c := &call{}
 	var at shaper.Request
@@ -36,9 +33,7 @@ func (q *QP) Read(ctx context.Context, from verbs.Remote, into ...verbs.SGE) err
 	var err error
 	for {
 		if err = q.takes(); err == nil {
-			q.check.Read(0, 0, from, into...)
-			err = q.check.Err()
-			q.check.Reset()
+			err = q.batch.Check(w.WR)
 		}
 		if err == nil {
 			at, err = q.submit(&w, c, p.now())

@@ -217,7 +217,7 @@ func (c *CQ) Wait(ctx context.Context, wcs []verbs.WC) (int, error) {
 // engine brings completions to the shaper.
 type engine CQ
 
-// Completed implements [verbs.Engine]: it posts the requests that the credit lets go.
+// Completed implements [verbs.Handler]: it posts the requests that the credit lets go.
 func (e *engine) Completed(tag uint64, wc *verbs.WC) {
 	c := (*CQ)(e)
 	p := c.p
@@ -244,7 +244,7 @@ func (e *engine) Completed(tag uint64, wc *verbs.WC) {
 	p.release()
 }
 
-// Lost implements [verbs.Engine]. When it returns the device has no request of the queue any
+// Lost implements [verbs.Handler]. When it returns the device has no request of the queue any
 // more, and all calls are over.
 func (e *engine) Lost(err error) {
 	c := (*CQ)(e)

@@ -10,7 +10,7 @@
 //
 //	q, err := pacer.Wrap(qp, cq) // a connected RC queue pair and its completion queue
 //	b, err := q.NewBatch(16)
-//	b.Read(7, verbs.Signaled, remote, mr.SGE(0, 1<<20))
+//	b.Add(verbs.WR{ID: 7, Op: verbs.WRRead, Flags: verbs.Signaled, Remote: remote, Local: sges})
 //	n, err := b.Post()          // never waits for credit
 //	n, err = q.Wait(ctx, wcs[:]) // wcs[0].ID() is 7, once, whatever it was cut into
 //

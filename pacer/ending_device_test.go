@@ -26,7 +26,7 @@ func TestCancelledCallBehindAHeldRequest(t *testing.T) {
 	r.p.Pause(true)
 	b, err := q.NewBatch(1)
 	require.NoError(t, err)
-	b.Read(1, 0, r.b.mr.Region().At(0), r.a.mr.SGE(0, 64)) // not signaled
+	b.Add(verbs.WR{ID: 1, Op: verbs.WRRead, Remote: r.b.mr.Region().At(0), Local: []verbs.SGE{r.a.mr.SGE(0, 64)}}) // not signaled
 	_, err = b.Post()
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -140,33 +140,34 @@ func TestPacerForgetsDevices(t *testing.T) {
 	}, stuck, 10*time.Millisecond)
 }
 
-// What Other was given may change its mind: a request that is not added when it is due
-// has failed, whatever is posted beside it, and its credit is back.
-func TestOtherThatAddsNothingInTheEnd(t *testing.T) {
-	for n, wrong := range []int{0, memory, 0} {
-		r := newRig(t, pacer.Config{})
-		q, _ := r.paced(r.cq(), verbs.QPConfig{}, pacer.FlowConfig{})
-		b, err := q.NewBatch(3)
-		require.NoError(t, err)
-		calls := 0
-		b.Write(1, verbs.Signaled, r.b.mr.Region().At(0), r.a.mr.SGE(0, 8))
-		b.AddFunc(2, verbs.Signaled, 8, func(b *verbs.Batch, id uint64, flags verbs.SendFlags) {
-			if calls++; calls == 1 {
-				b.Write(id, flags, r.b.mr.Region().At(0), r.a.mr.SGE(0, 8))
-			}
-			for range n * (calls - 1) {
-				b.Write(id, flags, r.b.mr.Region().At(uint64(wrong)), r.a.mr.SGE(0, 8))
-			}
-		})
-		b.Write(3, verbs.Signaled, r.b.mr.Region().At(0), r.a.mr.SGE(0, 8))
-		_, err = b.Post()
-		require.NoError(t, err)
-		status := map[uint64]verbs.WCStatus{}
-		for range 3 {
-			wc := one(t, q)
-			status[wc.ID()] = wc.Status()
-		}
-		require.Equal(t, map[uint64]verbs.WCStatus{1: verbs.WCSuccess, 2: verbs.WCFlushed, 3: verbs.WCSuccess}, status, "%d", n)
-		r.idle()
+// A binding of a window that was closed while the binding was held has failed, whatever is posted
+// beside it, and its credit is back.
+func TestBindingOfAClosedWindow(t *testing.T) {
+	r := newRig(t, pacer.Config{})
+	q, _ := r.paced(r.cq(), verbs.QPConfig{}, pacer.FlowConfig{})
+	mr, err := r.a.pd.AllocMR(4096, verbs.MRConfig{Access: verbs.BindWindow | verbs.RemoteRead})
+	require.NoError(t, err)
+	w, err := r.a.pd.AllocWindow(verbs.Window2)
+	require.NoError(t, err)
+	b, err := q.NewBatch(3)
+	require.NoError(t, err)
+	write := verbs.WriteWR(r.b.mr.Region().At(0), r.a.mr.SGE(0, 8))
+	write.ID, write.Flags = 1, verbs.Signaled
+	b.Add(write)
+	b.Add(verbs.WR{ID: 2, Flags: verbs.Signaled, Op: verbs.WRBindWindow, Bind: &verbs.WindowBinding{Window: w, MR: mr, Length: 64, Access: verbs.RemoteRead}})
+	write.ID = 3
+	b.Add(write)
+	r.p.Pause(true)
+	_, err = b.Post()
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	r.p.Pause(false)
+	status := map[uint64]verbs.WCStatus{}
+	for range 3 {
+		wc := one(t, q)
+		status[wc.ID()] = wc.Status()
 	}
+	require.Equal(t, map[uint64]verbs.WCStatus{1: verbs.WCSuccess, 2: verbs.WCFlushed, 3: verbs.WCSuccess}, status)
+	require.NoError(t, mr.Close())
+	r.idle()
 }

@@ -63,9 +63,9 @@ func TestSimulatedGoroutines(t *testing.T) {
 					ids.Store(id, true)
 					length := rng.IntN(20000)
 					if rng.IntN(4) == 0 {
-						b.Write(id, verbs.Signaled, r.b.mr.Region().At(500000), r.a.mr.SGE(0, length))
+						b.Add(verbs.WR{ID: id, Flags: verbs.Signaled, Op: verbs.WRWrite, Remote: r.b.mr.Region().At(500000), Local: []verbs.SGE{r.a.mr.SGE(0, length)}})
 					} else {
-						b.Read(id, verbs.Signaled, r.b.mr.Region().At(0), r.a.mr.SGE(100000*i, length))
+						b.Add(verbs.WR{ID: id, Flags: verbs.Signaled, Op: verbs.WRRead, Remote: r.b.mr.Region().At(0), Local: []verbs.SGE{r.a.mr.SGE(100000*i, length)}})
 					}
 				}
 				want := b.Len()

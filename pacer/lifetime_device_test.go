@@ -30,7 +30,7 @@ func post(t *testing.T, q *pacer.QP, id uint64, from verbs.Remote, into ...verbs
 	t.Helper()
 	b, err := q.NewBatch(1)
 	require.NoError(t, err)
-	b.Read(id, verbs.Signaled, from, into...)
+	b.Add(verbs.WR{ID: id, Flags: verbs.Signaled, Op: verbs.WRRead, Remote: from, Local: into})
 	_, err = b.Post()
 	require.NoError(t, err)
 }
@@ -211,7 +211,7 @@ func TestReapingBesideASlowBudget(t *testing.T) {
 	b, err := puts.NewBatch(2)
 	require.NoError(t, err)
 	for i := range 2 {
-		b.Write(uint64(i), verbs.Signaled, r.b.mr.Region().At(0), r.a.mr.SGE(0, 900))
+		b.Add(verbs.WR{ID: uint64(i), Flags: verbs.Signaled, Op: verbs.WRWrite, Remote: r.b.mr.Region().At(0), Local: []verbs.SGE{r.a.mr.SGE(0, 900)}})
 	}
 	_, err = b.Post()
 	require.NoError(t, err)
@@ -262,7 +262,7 @@ func TestAllRoomIsUsed(t *testing.T) {
 		wg.Go(func() {
 			b, err := q.NewBatch(1)
 			require.NoError(t, err)
-			b.Read(2, verbs.Signaled, r.b.mr.Region().At(0), r.a.mr.SGE(0, 64))
+			b.Add(verbs.WR{ID: 2, Flags: verbs.Signaled, Op: verbs.WRRead, Remote: r.b.mr.Region().At(0), Local: []verbs.SGE{r.a.mr.SGE(0, 64)}})
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			defer cancel()
 			_, err = b.PostContext(ctx)
@@ -300,7 +300,7 @@ func TestRecoveryKeepsWhatCompleted(t *testing.T) {
 	require.NoError(t, r.a.mr.Store64(0, 4711))
 	require.NoError(t, r.a.mr.Store64(8, 0))
 	for i := range writes {
-		b.Write(uint64(i), verbs.Signaled, r.b.mr.Region().At(uint64(8*i)), r.a.mr.SGE(0, 8))
+		b.Add(verbs.WR{ID: uint64(i), Flags: verbs.Signaled, Op: verbs.WRWrite, Remote: r.b.mr.Region().At(uint64(8 * i)), Local: []verbs.SGE{r.a.mr.SGE(0, 8)}})
 	}
 	_, err = b.Post()
 	require.NoError(t, err)
@@ -332,7 +332,7 @@ func TestLostQueueRefuses(t *testing.T) {
 	q.Lose(broken)
 	b, err := q.NewBatch(1)
 	require.NoError(t, err)
-	b.Read(1, verbs.Signaled, r.b.mr.Region().At(0), r.a.mr.SGE(0, 64))
+	b.Add(verbs.WR{ID: 1, Flags: verbs.Signaled, Op: verbs.WRRead, Remote: r.b.mr.Region().At(0), Local: []verbs.SGE{r.a.mr.SGE(0, 64)}})
 	n, err := b.Post()
 	require.Zero(t, n)
 	require.ErrorIs(t, err, broken)
@@ -420,26 +420,6 @@ func TestSpinSeesNoPieces(t *testing.T) {
 		least = min(least, spins())
 	}
 	require.Less(t, least, 20, "of 160 pieces")
-}
-
-// Other adds one request, no more and no less.
-func TestOtherAddsOne(t *testing.T) {
-	r := newRig(t, pacer.Config{})
-	q, _ := r.paced(r.cq(), verbs.QPConfig{}, pacer.FlowConfig{})
-	for _, n := range []int{0, 2} {
-		b, err := q.NewBatch(4)
-		require.NoError(t, err)
-		b.AddFunc(1, verbs.Signaled, 8, func(b *verbs.Batch, id uint64, flags verbs.SendFlags) {
-			for range n {
-				b.Read(id, flags, r.b.mr.Region().At(0), r.a.mr.SGE(0, 8))
-			}
-		})
-		posted, err := b.Post()
-		require.Zero(t, posted)
-		require.ErrorIs(t, err, verbs.ErrAttributes)
-		require.Zero(t, b.Len())
-	}
-	r.idle()
 }
 
 // Queue pairs that are closed while they are being wrapped: an error, or one that is

@@ -22,7 +22,7 @@ func TestCancelledBefore(t *testing.T) {
 	canceltest.Methods(t, q, []any{r.b.mr.Region().At(0)})
 	b, err := q.NewBatch(1)
 	require.NoError(t, err)
-	b.Read(1, verbs.Signaled, r.b.mr.Region().At(0), r.a.mr.SGE(0, 8))
+	b.Add(verbs.WR{ID: 1, Flags: verbs.Signaled, Op: verbs.WRRead, Remote: r.b.mr.Region().At(0), Local: []verbs.SGE{r.a.mr.SGE(0, 8)}})
 	over, cancel := context.WithCancel(within(t))
 	cancel()
 	n, err := b.PostContext(over)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/goverbs/goverbs/pacer/internal/shaper"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // entry is a request's place in the order of its queue pair.
@@ -77,11 +78,11 @@ func (q *QP) finished(at shaper.Request, complete bool) {
 	e := &q.order[r.place]
 	switch {
 	case complete:
-		e.wc = r.wc.WithID(r.id, r.length)
+		e.wc = r.wc.WithID(r.ID, r.length)
 	case r.failed && r.had:
-		e.wc = r.wc.WithID(r.id, 0)
+		e.wc = r.wc.WithID(r.ID, 0)
 	default:
-		e.wc = verbs.FlushedWC(r.id, q.qp.Num())
+		e.wc = driver.FlushedWC(r.ID, q.qp.Num())
 	}
 	if e.call = r.call; r.call != nil {
 		e.call.complete = complete
@@ -92,7 +93,10 @@ func (q *QP) finished(at shaper.Request, complete bool) {
 	}
 	e.signaled = e.signaled || !complete // failures are always reported
 	q.p.s.Free(at)
-	r.qp, r.call, r.other = nil, nil, nil
+	r.qp, r.call = nil, nil
+	if r.Bind != nil {
+		r.Bind, r.binding = nil, verbs.WindowBinding{}
+	}
 	if e.call != nil && !complete { // it says nothing about others, and need not wait for them
 		q.hand(e)
 	}

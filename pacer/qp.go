@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/pacer/internal/shaper"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // FlowConfig says how a queue pair is paced.
@@ -34,9 +35,10 @@ type QP struct {
 	class int
 	cfg   FlowConfig
 
+	signalsAll bool // see [verbs.QPConfig]
+
 	// Under the pacer's lock.
 	batch   *verbs.Batch
-	check   *verbs.Batch // finds out what is wrong with a call
 	adding  []shaper.Sub // in batch
 	scratch []verbs.SGE
 	order   []entry // a ring: requests in the order of posting
@@ -84,11 +86,11 @@ func (p *Pacer) Wrap(qp *verbs.QP, cq *verbs.CQ, cfg FlowConfig) (*QP, error) {
 	if qp.State() < verbs.StateRTS || attr.MaxReadAtomic == 0 {
 		return nil, opError(what, name, fmt.Errorf("%w: it is not connected for READs", verbs.ErrState))
 	}
-	release, err := verbs.OwnSends(qp, "a pacer")
+	release, err := driver.OwnSends(qp, "a pacer")
 	if err != nil {
 		return nil, opError(what, name, err)
 	}
-	q := &QP{p: p, qp: qp, name: name, class: cfg.Class, cfg: cfg, order: make([]entry, qp.MaxSendWR()),
+	q := &QP{p: p, qp: qp, name: name, class: cfg.Class, cfg: cfg, signalsAll: driver.SignalsAll(qp), order: make([]entry, qp.MaxSendWR()),
 		scratch: make([]verbs.SGE, max(qp.MaxSendSGE(), 1)), vacant: make(chan struct{}, 1)}
 	if err := q.enroll(cq, int(attr.MaxReadAtomic)); err != nil {
 		release()
@@ -145,9 +147,6 @@ func (q *QP) equip() (err error) {
 	if q.batch, err = q.cq.d.NewBatch(q.qp, min(n, 64)); err != nil {
 		return err
 	}
-	if q.check, err = q.cq.d.NewBatch(q.qp, 1); err != nil {
-		return err
-	}
 	if q.qp.RecvCQ() == q.cq.cq {
 		n += q.qp.MaxRecvWR()
 	}
@@ -173,7 +172,7 @@ func (q *QP) Pacer() *Pacer { return q.p }
 // granted adds a request packet that was held to the batch that is posted next.
 func (q *QP) granted(g shaper.Grant) {
 	w := &q.p.requests[g.Request].work
-	flags := w.flags
+	flags := w.Flags
 	if !g.First && !g.Again {
 		flags &^= verbs.Fence // the first piece waited
 	}
@@ -183,15 +182,14 @@ func (q *QP) granted(g shaper.Grant) {
 // add adds a request packet to the batch that is posted next. All are signaled: credit comes
 // back with each.
 func (q *QP) add(sub shaper.Sub, w *work, flags verbs.SendFlags, offset, n int) {
-	if len(q.adding) == cap(q.adding) || w.op == opOther { // the program's part may add anything: it goes alone
+	alone := w.Op == verbs.WRBindWindow // it fails when it is added if its window was closed since
+	if len(q.adding) == cap(q.adding) || alone {
 		q.flush()
 	}
 	q.adding = append(q.adding, sub)
 	w.add(q.batch, q.cq.d.ID(uint64(sub)), flags|verbs.Signaled, offset, n, q.scratch)
-	if w.op == opOther && (q.batch.Len() != 1 || q.batch.Err() != nil) {
-		q.batch.Reset()
-		q.adding = q.adding[:0]
-		q.p.s.Failed(sub, false)
+	if alone {
+		q.flush()
 	}
 }
 
@@ -222,7 +220,7 @@ func (q *QP) fail(sub shaper.Sub, wc *verbs.WC) {
 		q.down = true
 		p.s.Down(q.flow)
 	}
-	again := q.down && q.cfg.Reissue && r.op == opRead && !q.closed && lostOnly(wc)
+	again := q.down && q.cfg.Reissue && r.Op == verbs.WRRead && !q.closed && lostOnly(wc)
 	if !again && !r.failed {
 		r.failed, r.had = true, wc != nil
 		if wc != nil {

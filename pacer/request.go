@@ -3,111 +3,70 @@ package pacer
 import (
 	"github.com/goverbs/goverbs/pacer/internal/shaper"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
-type op uint8
+// work is a request as the program gave it.
+type work struct {
+	verbs.WR
+	class   int
+	length  int
+	binding verbs.WindowBinding // for Bind
+}
 
-const (
-	opRead op = iota
-	opFetchAdd
-	opCmpSwap
-	opWrite
-	opWriteImm
-	opWriteInline
-	opWriteImmInline
-	opSend
-	opSendImm
-	opSendInline
-	opSendImmInline
-	opOther
-)
-
-func (o op) kind() shaper.Kind {
-	switch o {
-	case opRead:
+func (w *work) kind() shaper.Kind {
+	switch w.Op {
+	case verbs.WRRead:
 		return shaper.Get
-	case opFetchAdd, opCmpSwap:
+	case verbs.WRFetchAdd, verbs.WRCmpSwap, verbs.WRMaskedFetchAdd, verbs.WRMaskedCmpSwap:
 		return shaper.Atomic
 	}
 	return shaper.Put
 }
 
-// work is a request as the program gave it.
-type work struct {
-	id     uint64
-	op     op
-	flags  verbs.SendFlags
-	class  int
-	at     verbs.Remote
-	a, b   uint64 // immediate; what to add; what to compare and swap
-	sges   []verbs.SGE
-	data   []byte // inline
-	length int
-	other  func(b *verbs.Batch, id uint64, flags verbs.SendFlags)
+// length returns how many bytes a request moves.
+func length(r *verbs.WR) int {
+	n := len(r.Data)
+	for i := range r.Local {
+		n += int(r.Local[i].Length)
+	}
+	return n
 }
 
-// copyFrom copies o, and its lists into memory of w.
+// set copies r, and its lists into memory of w. It copies field by field, so that the lists of r
+// may be on a stack.
+func (w *work) set(r *verbs.WR) {
+	w.ID, w.Op, w.Flags, w.Imm, w.Remote = r.ID, r.Op, r.Flags, r.Imm, r.Remote
+	w.Value, w.Compare, w.Mask, w.CompareMask = r.Value, r.Compare, r.Mask, r.CompareMask
+	w.Local, w.Data = append(w.Local[:0], r.Local...), append(w.Data[:0], r.Data...)
+	if w.Bind = nil; r.Bind != nil {
+		w.binding = *r.Bind
+		w.Bind = &w.binding
+	}
+}
+
 func (w *work) copyFrom(o *work) {
-	sges, data := append(w.sges[:0], o.sges...), append(w.data[:0], o.data...)
-	*w = *o
-	w.sges, w.data = sges, data
+	w.set(&o.WR)
+	w.class, w.length = o.class, o.length
 }
 
 // keep prepares a request to be posted later: it copies inline data, which is sent as it is now.
 func (w *work) keep() {
-	if w.flags&verbs.Inline == 0 {
-		return
+	if w.Flags&verbs.Inline != 0 && len(w.Data) == 0 && w.kind() == shaper.Put {
+		w.Data, w.Local = driver.Gather(w.Data, w.Local...), w.Local[:0]
 	}
-	switch w.op {
-	case opWrite:
-		w.op = opWriteInline
-	case opWriteImm:
-		w.op = opWriteImmInline
-	case opSend:
-		w.op = opSendInline
-	case opSendImm:
-		w.op = opSendImmInline
-	default: // it has been copied, or is the program's part to add
-		return
-	}
-	w.data, w.sges = verbs.Gather(w.data[:0], w.sges...), w.sges[:0]
-	w.flags &^= verbs.Inline
+	w.Flags &^= verbs.Inline
 }
 
 // add adds the request to a batch: all of it, or a piece of a READ.
 func (w *work) add(b *verbs.Batch, id uint64, flags verbs.SendFlags, offset, n int, scratch []verbs.SGE) {
-	switch w.op {
-	case opRead:
-		from := w.at
-		from.Addr += uint64(offset)
-		if n == w.length {
-			b.Read(id, flags, from, w.sges...)
-			return
-		}
-		b.Read(id, flags, from, piece(scratch[:0], w.sges, offset, n)...)
-	case opFetchAdd:
-		b.FetchAdd(id, flags, w.at, w.a, w.sges[0])
-	case opCmpSwap:
-		b.CmpSwap(id, flags, w.at, w.a, w.b, w.sges[0])
-	case opWrite:
-		b.Write(id, flags, w.at, w.sges...)
-	case opWriteImm:
-		b.WriteImm(id, flags, uint32(w.a), w.at, w.sges...)
-	case opWriteInline:
-		b.WriteInline(id, flags, w.at, w.data)
-	case opWriteImmInline:
-		b.WriteImmInline(id, flags, uint32(w.a), w.at, w.data)
-	case opSend:
-		b.Send(id, flags, w.sges...)
-	case opSendImm:
-		b.SendImm(id, flags, uint32(w.a), w.sges...)
-	case opSendInline:
-		b.SendInline(id, flags, w.data)
-	case opSendImmInline:
-		b.SendImmInline(id, flags, uint32(w.a), w.data)
-	case opOther:
-		w.other(b, id, flags)
+	r := w.WR
+	r.ID, r.Flags = id, flags
+	if r.Op == verbs.WRRead && n != w.length {
+		r.Remote.Addr += uint64(offset)
+		r.Local = piece(scratch[:0], w.Local, offset, n)
 	}
+	b.Add(r)
 }
 
 // piece appends the range of n bytes at offset of scattered memory to out.

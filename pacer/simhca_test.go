@@ -83,14 +83,14 @@ func (s *storm) post(q *stormQP) {
 		switch s.rng.IntN(5) {
 		case 0:
 			r.op, r.length = verbs.WCWrite, s.rng.IntN(5000)
-			q.b.Write(r.id, flags, at.At(500000), s.a.mr.SGE(0, r.length))
+			q.b.Add(verbs.WR{ID: r.id, Flags: flags, Op: verbs.WRWrite, Remote: at.At(500000), Local: []verbs.SGE{s.a.mr.SGE(0, r.length)}})
 		case 1:
 			r.op, r.add, r.length = verbs.WCFetchAdd, true, 8
-			q.b.FetchAdd(r.id, flags, at.At(memory-8), 1, s.a.mr.SGE(memory-8, 8))
+			q.b.Add(verbs.WR{ID: r.id, Flags: flags, Op: verbs.WRFetchAdd, Remote: at.At(memory - 8), Value: 1, Local: []verbs.SGE{s.a.mr.SGE(memory-8, 8)}})
 		default:
 			r.op, r.length = verbs.WCRead, []int{0, 8, 512, 4096, s.rng.IntN(60000)}[s.rng.IntN(5)]
 			cut := s.rng.IntN(r.length + 1)
-			q.b.Read(r.id, flags, at.At(0), s.a.mr.SGE(10000, cut), s.a.mr.SGE(10000+cut, r.length-cut))
+			q.b.Add(verbs.WR{ID: r.id, Flags: flags, Op: verbs.WRRead, Remote: at.At(0), Local: []verbs.SGE{s.a.mr.SGE(10000, cut), s.a.mr.SGE(10000+cut, r.length-cut)}})
 		}
 		added = append(added, r)
 	}
@@ -374,8 +374,8 @@ func TestSimulatedReissueTellsOfTheRest(t *testing.T) {
 	require.NoError(t, simhca.Fail(r.a.dev.Name(), q.QP().Num(), 0, uint32(verbs.WCRetryExceeded)))
 	b, err := q.NewBatch(2)
 	require.NoError(t, err)
-	b.Read(1, verbs.Signaled, r.b.mr.Region().At(0), r.a.mr.SGE(0, 64))
-	b.FetchAdd(2, verbs.Signaled, r.b.mr.Region().At(memory-8), 1, r.a.mr.SGE(memory-8, 8))
+	b.Add(verbs.WR{ID: 1, Flags: verbs.Signaled, Op: verbs.WRRead, Remote: r.b.mr.Region().At(0), Local: []verbs.SGE{r.a.mr.SGE(0, 64)}})
+	b.Add(verbs.WR{ID: 2, Flags: verbs.Signaled, Op: verbs.WRFetchAdd, Remote: r.b.mr.Region().At(memory - 8), Value: 1, Local: []verbs.SGE{r.a.mr.SGE(memory-8, 8)}})
 	_, err = b.Post()
 	require.NoError(t, err)
 	wc := one(t, q)

@@ -33,7 +33,7 @@ func (q *QP) BlockedBy() (id uint64, why Reason, ok bool) {
 			continue
 		}
 		if why := p.s.Explain(e.request, p.now()); why != shaper.None && why != shaper.Finished {
-			return p.requests[e.request].id, why, true
+			return p.requests[e.request].ID, why, true
 		}
 	}
 	return 0, shaper.None, false

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/verbs"
+	verbsdriver "github.com/goverbs/goverbs/verbs/driver"
 )
 
 // Endpoint sends and receives reliable datagrams. Methods may be called from any number
@@ -63,7 +64,7 @@ func Open(cfg Config) (*Endpoint, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	ep.stop = stop
 	ep.polls.alarm.Init(ep.due, 20*time.Microsecond)
-	changes := cfg.PD.Device().FollowGID(ctx, ep.gid, ep.handles.doubt)
+	changes := verbsdriver.FollowGID(ctx, cfg.PD.Device(), ep.gid, ep.handles.doubt)
 	if err := ep.driver.begin(); err != nil {
 		stop()
 		return nil, errors.Join(fmt.Errorf("srd: open: %w", err), ep.closeDriver())

@@ -8,6 +8,7 @@ import (
 	"github.com/goverbs/goverbs/srd/internal/engine"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
+	verbsdriver "github.com/goverbs/goverbs/verbs/driver"
 )
 
 // links are the UD queue pairs of an endpoint, each a path, and their memory.
@@ -92,7 +93,7 @@ func newLinks(ep *Endpoint) error {
 			return err
 		}
 		label := uint32(0)
-		if !dev.SoftRoCE() {
+		if !verbsdriver.SoftRoCE(dev) {
 			// Multiplied, numbers that follow each other have ports that do not.
 			label = verbs.FlowLabelFor(uint16(k.qp.Num() * 40503))
 		}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/alarm"
+	"github.com/goverbs/goverbs/internal/calm"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -16,7 +17,7 @@ import (
 type pollers struct {
 	d     *verbs.Dispatcher
 	alarm alarm.Alarm
-	yield verbs.PollYield
+	yield calm.Yield
 
 	program []*verbs.Waiter // of the program's goroutines that wait
 	left    time.Duration   // when the last of them went

@@ -99,7 +99,7 @@ const GRHSize = cgo.GRHSize
 // repeated senders, but limit their number.
 //
 // On EFA, where datagrams have no route header, the error is [ErrUnsupported]: use
-// [PD.CreateAHFromWCEx].
+// experimental.CreateAHFromWCEx.
 func (p *PD) CreateAHFromWC(wc *WC, grh []byte, port uint8) (*AH, error) {
 	const op = "create ah from completion in"
 	if err := p.life.Open(op); err != nil {
@@ -112,10 +112,8 @@ func (p *PD) CreateAHFromWC(wc *WC, grh []byte, port uint8) (*AH, error) {
 	return p.createAH(op, &attr)
 }
 
-// CreateAHFromWCEx is CreateAHFromWC for completions of a queue with [FieldSender], and
-// does the same for other completions. EFA names only senders without an address handle.
-// For the others, [WC.SLID] is the [AH.Number] of the handle to reply with.
-func (p *PD) CreateAHFromWCEx(wc *WCEx, grh []byte, port uint8) (*AH, error) {
+// createAHFromWCEx is [experimental.CreateAHFromWCEx].
+func (p *PD) createAHFromWCEx(wc *WCEx, grh []byte, port uint8) (*AH, error) {
 	if wc == nil {
 		return p.CreateAHFromWC(nil, grh, port)
 	}
@@ -125,9 +123,8 @@ func (p *PD) CreateAHFromWCEx(wc *WCEx, grh []byte, port uint8) (*AH, error) {
 	return p.CreateAH(AHAttr{GID: wc.sender, Port: port}) // EFA has one GID, at index 0
 }
 
-// Number returns the number that EFA gives an address handle in completions. Other
-// devices return [ErrUnsupported].
-func (a *AH) Number() (uint16, error) {
+// number is [experimental.AHNumber].
+func (a *AH) number() (uint16, error) {
 	const op = "query number of"
 	var n uint16
 	return n, a.life.With(op, func() (err error) {
@@ -154,7 +151,7 @@ func (p *PD) wayBack(op string, wc *WC, grh []byte, port uint8) (cgo.AHAttr, err
 	copy(header[:], grh)
 	return attr, p.life.With(op, func() error {
 		if _, err := p.dev.EFA(); err == nil && !wc.HasGRH() {
-			return opError(op, p.life.Label, ErrUnsupported, "datagrams of EFA name strangers to queues with FieldSender only, and others by the number of their handle: CreateAHFromWCEx, AH.Number")
+			return opError(op, p.life.Label, ErrUnsupported, "datagrams of EFA name strangers to queues with FieldSender only, and others by the number of their handle: experimental.CreateAHFromWCEx, AHNumber")
 		}
 		err := cgo.InitAHFromWC(p.dev.ctx, port, &wc.wc, &header, &attr)
 		if isErrno(err, syscall.EINVAL) || isErrno(err, syscall.ENOENT) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"sync"
-	"sync/atomic"
 
 	"github.com/goverbs/goverbs/cgo"
 	"github.com/goverbs/goverbs/verbs/internal/pollfd"
@@ -83,7 +82,7 @@ func (r *asyncReader) dispatch(d *Device, raw *cgo.AsyncEvent) {
 		ev.CQ = r.cqs[raw.Element]
 	case EventSRQError, EventSRQLimit:
 		ev.SRQ = r.srqs[raw.Element]
-	case EventQPFatal, EventQPRequest, EventQPAccess, EventEstablished, EventSQDrained, EventMigrated, EventMigrationFailed, EventLastWQE:
+	case EventQPFatal, EventQPRequest, EventQPAccess, EventEstablished, EventSQDrained, eventMigrated, eventMigrationFailed, EventLastWQE:
 		ev.QP = r.qps[raw.Element]
 	default:
 		var b [8]byte
@@ -102,7 +101,6 @@ func (r *asyncReader) dispatch(d *Device, raw *cgo.AsyncEvent) {
 	case EventQPFatal, EventQPRequest, EventQPAccess:
 		if ev.QP != nil {
 			text := ev.Type.String()
-			ev.QP.fault.Store(&text)
 			var detail []any
 			if ev.Type == EventQPRequest {
 				detail = append(detail, likely[WCLocalQPOperation])
@@ -144,6 +142,3 @@ func unwatching[T any](r *asyncReader, m map[uint64]*T, handle uint64, destroy f
 	}
 	return err
 }
-
-// faultText is the last asynchronous error event of a queue pair.
-type faultText = atomic.Pointer[string]

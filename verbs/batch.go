@@ -1,68 +1,20 @@
 package verbs
 
 import (
-	"fmt"
 	"runtime"
-	"slices"
-	"strings"
 
 	"github.com/goverbs/goverbs/cgo"
 	"github.com/goverbs/goverbs/verbs/internal/life"
-)
-
-// SendFlags modify a send work request (enum ibv_send_flags).
-type SendFlags uint32
-
-const (
-	// Fence starts the request only after all earlier READs and atomics of the
-	// queue pair have completed.
-	Fence SendFlags = 1 << iota // IBV_SEND_FENCE
-	// Signaled asks for a completion. A request without it completes silently
-	// on success; its resources are free once a later signaled one completes,
-	// so at least one request in each queue's worth must be signaled.
-	Signaled // IBV_SEND_SIGNALED
-	// Solicited wakes a peer that waits with [CQConfig.SolicitedOnly].
-	Solicited // IBV_SEND_SOLICITED
-	// Inline copies the data while posting: the local memory is the program's
-	// again when Post returns, and needs no registration.
-	Inline // IBV_SEND_INLINE
-)
-
-func (f SendFlags) String() string {
-	s := ""
-	for i, name := range []string{"Fence", "Signaled", "Solicited", "Inline"} {
-		if f&(1<<i) != 0 {
-			s += "|" + name
-		}
-	}
-	if rest := f >> 4; rest != 0 {
-		s += fmt.Sprintf("|%#x", uint32(rest<<4))
-	}
-	return strings.TrimPrefix(s, "|")
-}
-
-// Send opcodes (enum ibv_wr_opcode).
-const (
-	opWrite    = 0
-	opWriteImm = 1
-	opSend     = 2
-	opSendImm  = 3
-	opRead     = 4
-	opCmpSwap  = 5
-	opFetchAdd = 6
-	opLocalInv = 7
-	opBindMW   = 8
-	opSendInv  = 9
 )
 
 // Batch collects send work requests and posts them in one crossing into C, in
 // order, with one doorbell. Its memory is outside the Go heap and is reused by
 // the next batch: adding, posting and polling allocate nothing.
 //
-// The methods that add a request only fill in memory. Post reports what is wrong with one
-// of them, and then posts none of the batch. A batch is for one goroutine at a time.
-// Several batches may post to one queue pair concurrently; the requests of each stay
-// together.
+// [Batch.Add] adds any request; the other methods are short for the usual ones. They only fill
+// in memory. Post reports what is wrong with one of them, and then posts none of the batch. A
+// batch is for one goroutine at a time. Several batches may post to one queue pair concurrently;
+// the requests of each stay together.
 //
 // The work requests themselves are copied by Post. The memory that they name
 // belongs to the device until they complete: see [MR].
@@ -115,25 +67,22 @@ func (b *Batch) Len() int { return b.n }
 // Cap is the number of work requests that the batch holds.
 func (b *Batch) Cap() int { return len(b.wrs) }
 
-// Err returns the error with which [Batch.Post] would refuse the batch, as far as it is
-// known before.
-func (b *Batch) Err() error {
-	if b.err != nil {
-		return b.err
-	}
-	return b.qp.life.Open("post send to")
-}
-
 // Reset drops what was added.
 func (b *Batch) Reset() {
 	b.ended(nil)
 }
 
-// fail keeps the first error for Post.
-func (b *Batch) fail(err error, detail ...any) {
+// keep keeps the first error for Post.
+func (b *Batch) keep(err error) {
 	if b.err == nil {
-		b.err = opError("add to batch of", b.qp.life.Label, err, detail...)
+		b.err = err
 	}
+}
+
+func (b *Batch) fail(err error, detail ...any) { b.keep(b.addError(err, detail...)) }
+
+func (b *Batch) addError(err error, detail ...any) error {
+	return opError("add to batch of", b.qp.life.Label, err, detail...)
 }
 
 // next fills in a request to remote memory, which callers overwrite for other
@@ -145,7 +94,7 @@ func (b *Batch) next(id uint64, op uint32, flags SendFlags, to Remote, sges []SG
 	}
 	i := b.n
 	if uint(i) >= uint(len(b.wrs)) || len(sges) > b.maxSGE || to == badRemote {
-		return b.refuse(to, sges)
+		return b.refuse(op, to, sges)
 	}
 	w := &b.wrs[i]
 	w.ID = id
@@ -155,14 +104,14 @@ func (b *Batch) next(id uint64, op uint32, flags SendFlags, to Remote, sges []SG
 	w.SetRDMA(to.Addr, to.RKey)
 	if len(sges) == 1 { // nearly always, and without a loop
 		if sges[0].Length > b.maxMsg {
-			return b.refuse(to, sges)
+			return b.refuse(op, to, sges)
 		}
 		b.sges[i*b.maxSGE] = sges[0]
 	} else {
 		dst, size := b.sges[i*b.maxSGE:], uint64(0)
 		for j := range sges {
 			if size += uint64(sges[j].Length); size > uint64(b.maxMsg) {
-				return b.refuse(to, sges)
+				return b.refuse(op, to, sges)
 			}
 			dst[j] = sges[j]
 		}
@@ -171,25 +120,15 @@ func (b *Batch) next(id uint64, op uint32, flags SendFlags, to Remote, sges []SG
 	return w
 }
 
-// refuse says what is wrong with a request. It is apart from next, which it
+// refuse keeps the error of a request that next does not take. It is apart from next, which it
 // would slow down by the size of its stack frame.
 //
 //go:noinline
-func (b *Batch) refuse(to Remote, sges []SGE) *cgo.SendWR {
-	switch {
-	case b.n >= len(b.wrs):
+func (b *Batch) refuse(op uint32, to Remote, sges []SGE) *cgo.SendWR {
+	if b.n >= len(b.wrs) {
 		b.fail(ErrBatchFull, "it holds ", len(b.wrs))
-	case len(sges) > b.maxSGE:
-		b.fail(ErrAttributes, len(sges), " scatter/gather entries; MaxSendSGE is ", b.maxSGE)
-	case to == badRemote:
-		b.fail(ErrRange, "remote memory: an offset that Region.At refuses")
-	default:
-		for _, s := range sges {
-			if s.Length > maxSGELength {
-				b.fail(refusal(s), localMemory(s))
-			}
-		}
-		b.fail(ErrTooLarge, sizeOf(sges), " bytes; the port takes ", b.maxMsg)
+	} else {
+		b.keep(b.wrong(op, 0, to, sges))
 	}
 	return nil
 }
@@ -200,12 +139,60 @@ func carriesData(op uint32) bool { return op <= opSendImm || op == opSendInv }
 // maxInlinePieces is GV_MAX_INLINE_PIECES of package cgo.
 const maxInlinePieces = 32
 
-func sizeOf(sges []SGE) (n uint64) {
+// wrong returns why the queue pair would refuse a request, or nil.
+func (b *Batch) wrong(op uint32, flags SendFlags, to Remote, sges []SGE) error {
+	size, outside := uint64(0), false
 	for _, s := range sges {
-		n += uint64(s.Length)
+		size += uint64(s.Length)
+		outside = outside || s.Length > maxSGELength
 	}
-	return n
+	switch inline := flags&Inline != 0; {
+	case inline && !carriesData(op):
+		return b.addError(ErrAttributes, opcodeNames[op], " has no data to be inline")
+	case inline && len(sges) > maxInlinePieces:
+		return b.addError(ErrAttributes, len(sges), " pieces inline; at most ", maxInlinePieces)
+	case inline && !outside && size > uint64(b.qp.cap.MaxInlineData):
+		return b.addError(ErrAttributes, size, " bytes inline; MaxInline is ", b.qp.MaxInline())
+	case len(sges) > b.maxSGE:
+		return b.addError(ErrAttributes, len(sges), " scatter/gather entries; MaxSendSGE is ", b.maxSGE)
+	case to == badRemote:
+		return b.addError(ErrRange, "remote memory: an offset that Region.At refuses")
+	case size <= uint64(b.maxMsg):
+		return nil
+	}
+	for _, s := range sges {
+		if s.Length > maxSGELength {
+			return b.addError(refusal(s), localMemory(s))
+		}
+	}
+	return b.addError(ErrTooLarge, size, " bytes; the port takes ", b.maxMsg)
 }
+
+func (b *Batch) wrongData(w *WR) error {
+	switch {
+	case len(w.Local) > 0:
+		return b.addError(ErrAttributes, "Local and Data")
+	case !carriesData(w.Op.code()):
+		return b.addError(ErrAttributes, w.Op, " has no data to be inline")
+	}
+	return nil
+}
+
+// wrongAtomic is wrong for an atomic with a result of size bytes.
+func (b *Batch) wrongAtomic(at Remote, result SGE, size int) error {
+	switch {
+	case at.Addr%uint64(size) != 0 && at != badRemote:
+		return b.addError(ErrRange, "an atomic needs an aligned word of ", size, " bytes")
+	case result == closedSGE:
+		return b.addError(ErrClosed, "local memory")
+	case int(result.Length) != size:
+		return b.addError(ErrRange, "the result of an atomic has ", size, " bytes")
+	}
+	return nil
+}
+
+// shortestFrame is the least that Ethernet carries, in bytes.
+const shortestFrame = 60
 
 // nextInline is next for data that is copied. The length is checked before the
 // provider is called: some return the same error for a request that is too long as
@@ -214,17 +201,8 @@ func sizeOf(sges []SGE) (n uint64) {
 //
 //go:noinline
 func (b *Batch) nextInline(id uint64, op uint32, flags SendFlags, to Remote, sges []SGE) *cgo.SendWR {
-	size := sizeOf(sges)
-	outside := slices.ContainsFunc(sges, func(s SGE) bool { return s.Length > maxSGELength })
-	switch {
-	case !carriesData(op):
-		b.fail(ErrAttributes, opcodeNames[op], " has no data to be inline")
-		return nil
-	case len(sges) > maxInlinePieces:
-		b.fail(ErrAttributes, len(sges), " pieces inline; at most ", maxInlinePieces)
-		return nil
-	case !outside && size > uint64(b.qp.cap.MaxInlineData):
-		b.fail(ErrAttributes, size, " bytes inline; MaxInline is ", b.qp.MaxInline())
+	if err := b.wrong(op, flags, to, sges); err != nil {
+		b.keep(err)
 		return nil
 	}
 	w := b.next(id, op, flags&^Inline, to, sges)
@@ -279,15 +257,8 @@ func (b *Batch) CmpSwap(id uint64, flags SendFlags, at Remote, compare, swap uin
 }
 
 func (b *Batch) atomic(id uint64, op uint32, flags SendFlags, at Remote, compareAdd, swap uint64, result SGE) {
-	switch {
-	case at.Addr%8 != 0 && at != badRemote:
-		b.fail(ErrRange, "an atomic needs an 8-byte aligned word")
-		return
-	case result == closedSGE:
-		b.fail(ErrClosed, "local memory")
-		return
-	case result.Length != 8:
-		b.fail(ErrRange, "the result of an atomic has 8 bytes")
+	if at.Addr%8 != 0 && at != badRemote || result.Length != 8 {
+		b.keep(b.wrongAtomic(at, result, 8))
 		return
 	}
 	if w := b.next(id, op, flags, at, []SGE{result}); w != nil {
@@ -295,25 +266,9 @@ func (b *Batch) atomic(id uint64, op uint32, flags SendFlags, at Remote, compare
 	}
 }
 
-// Destination is where a datagram goes: a queue pair behind an address handle.
-type Destination struct {
-	AH   *AH
-	QPN  uint32
-	QKey uint32
-}
-
 // SendTo adds a UD SEND.
 func (b *Batch) SendTo(id uint64, flags SendFlags, to Destination, sges ...SGE) {
 	b.datagram(b.next(id, opSend, flags, Remote{}, sges), to)
-}
-
-// SendToImm adds a UD SEND with an immediate, given in host byte order.
-func (b *Batch) SendToImm(id uint64, flags SendFlags, imm uint32, to Destination, sges ...SGE) {
-	w := b.next(id, opSendImm, flags, Remote{}, sges)
-	if w != nil {
-		w.ImmData = bigEndian32(imm)
-	}
-	b.datagram(w, to)
 }
 
 func (b *Batch) datagram(w *cgo.SendWR, to Destination) {
@@ -341,22 +296,6 @@ func (b *Batch) SendInline(id uint64, flags SendFlags, data []byte) {
 func (b *Batch) WriteInline(id uint64, flags SendFlags, to Remote, data []byte) {
 	if s, ok := b.inline(data); ok {
 		b.next(id, opWrite, flags|Inline, to, []SGE{s})
-	}
-}
-
-// SendImmInline adds a SEND of bytes that are copied now, like SendInline, with an
-// immediate in host byte order.
-func (b *Batch) SendImmInline(id uint64, flags SendFlags, imm uint32, data []byte) {
-	if s, ok := b.inline(data); ok {
-		b.SendImm(id, flags|Inline, imm, s)
-	}
-}
-
-// WriteImmInline adds a WRITE of bytes that are copied now, like WriteInline, that
-// consumes a receive as WriteImm does.
-func (b *Batch) WriteImmInline(id uint64, flags SendFlags, imm uint32, to Remote, data []byte) {
-	if s, ok := b.inline(data); ok {
-		b.WriteImm(id, flags|Inline, imm, to, s)
 	}
 }
 

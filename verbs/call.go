@@ -34,7 +34,7 @@ type CompletionHandler interface {
 	Ended(err error) error
 }
 
-// Go posts a list that build makes, waiting for room in the queue as [Requester.Do] does,
+// Go posts a list of requests, waiting for room in the queue as [Requester.Do] does,
 // and leaves it under way. After an error nothing of the list will be executed, and Then
 // is not called. Otherwise the memory that the list names belongs to the device until
 // the call is over: contexts end waits, not lists. If a list has to end, because the peer
@@ -44,7 +44,7 @@ type CompletionHandler interface {
 // Go polls once for the end of this or any other list. After that the program has to
 // poll: [Call.Wait] does, and so does everything else that waits for a requester of the
 // same completion queue. No goroutine polls by itself.
-func (r *Requester) Go(ctx context.Context, c *Call, build func(*List)) error {
+func (r *Requester) Go(ctx context.Context, c *Call, list ...WR) error {
 	if c == nil {
 		err := r.alive()
 		if err == nil {
@@ -55,7 +55,7 @@ func (r *Requester) Go(ctx context.Context, c *Call, build func(*List)) error {
 	if c.flying.Load() {
 		return r.refuse(opList, class(ErrState, errUnderWay))
 	}
-	_, err := r.begin(ctx, build, 0, false, c)
+	_, err := r.begin(ctx, list, 0, false, c)
 	if err != nil && !errors.Is(err, errUnderWay) {
 		c.r, c.err = nil, nil // what it had been used for is not this list's result
 	}

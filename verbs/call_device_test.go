@@ -40,7 +40,7 @@ func TestRequesterGo(t *testing.T) {
 		calls, enders := make([]verbs.Call, 100), make([]ender, 100)
 		for i := range calls {
 			calls[i].Then = &enders[i]
-			require.NoError(t, r.Go(ctx, &calls[i], func(l *verbs.List) { l.FetchAdd(far.At(512), 1, a.MR.SGE(8*i, 8)) }))
+			require.NoError(t, r.Go(ctx, &calls[i], verbs.WR{Op: verbs.WRFetchAdd, Remote: far.At(512), Value: 1, Local: []verbs.SGE{a.MR.SGE(8*i, 8)}}))
 		}
 		for i := range calls {
 			require.NoError(t, calls[i].Wait(ctx))
@@ -53,14 +53,14 @@ func TestRequesterGo(t *testing.T) {
 		c := &calls[0] // once more, while the others' slots stay taken
 		var left []verbs.Pending
 		for range a.QP.MaxSendWR() - 1 {
-			p, err := r.Start(ctx, func(l *verbs.List) { l.Read(far.At(0), a.MR.SGE(2048, 8)) })
+			p, err := r.Start(ctx, verbs.ReadWR(far.At(0), a.MR.SGE(2048, 8)))
 			require.NoError(t, err)
 			left = append(left, p)
 		}
 		for i := range 20 {
 			require.NoError(t, c.Wait(ctx))
-			require.NoError(t, r.Go(ctx, c, func(l *verbs.List) { l.FetchAdd(far.At(512), 1, a.MR.SGE(0, 8)) }))
-			require.NoError(t, r.Go(ctx, &calls[1+i], func(l *verbs.List) { l.Write(far.At(0), a.MR.SGE(2048, 8)) }), "nobody waits for the only slot")
+			require.NoError(t, r.Go(ctx, c, verbs.WR{Op: verbs.WRFetchAdd, Remote: far.At(512), Value: 1, Local: []verbs.SGE{a.MR.SGE(0, 8)}}))
+			require.NoError(t, r.Go(ctx, &calls[1+i], verbs.WriteWR(far.At(0), a.MR.SGE(2048, 8))), "nobody waits for the only slot")
 		}
 		require.NoError(t, c.Wait(ctx))
 		require.EqualValues(t, 119, verbs.Uint64(a.MR.Bytes(), 0))
@@ -76,16 +76,14 @@ func TestRequesterGoRefusals(t *testing.T) {
 	var c verbs.Call
 	e := &ender{}
 	c.Then = e
-	require.ErrorIs(t, r.Go(ctx, &c, nil), verbs.ErrAttributes)
-	require.ErrorIs(t, r.Go(ctx, &c, func(*verbs.List) {}), verbs.ErrAttributes)
-	require.Panics(t, func() { r.Go(ctx, &c, func(*verbs.List) { panic("no") }) })
-	require.NoError(t, r.Go(ctx, &c, func(l *verbs.List) { l.Send(a.MR.SGE(0, 8)) })) // no receive
-	require.ErrorIs(t, r.Go(ctx, &c, func(l *verbs.List) { l.Read(far.At(0), a.MR.SGE(0, 8)) }), verbs.ErrState, "it is under way")
+	require.ErrorIs(t, r.Go(ctx, &c), verbs.ErrAttributes)
+	require.NoError(t, r.Go(ctx, &c, verbs.SendWR(a.MR.SGE(0, 8)))) // no receive
+	require.ErrorIs(t, r.Go(ctx, &c, verbs.ReadWR(far.At(0), a.MR.SGE(0, 8))), verbs.ErrState, "it is under way")
 	require.Zero(t, e.times.Load())
 	b.Recv(t, 1, 64)
 	require.NoError(t, c.Wait(ctx))
 	require.NoError(t, r.Close())
-	require.ErrorIs(t, r.Go(ctx, &c, func(l *verbs.List) { l.Read(far.At(0), a.MR.SGE(0, 8)) }), verbs.ErrClosed)
+	require.ErrorIs(t, r.Go(ctx, &c, verbs.ReadWR(far.At(0), a.MR.SGE(0, 8))), verbs.ErrClosed)
 	require.EqualValues(t, 1, e.times.Load())
 }
 
@@ -97,7 +95,7 @@ func TestRequesterGoOutlivesContexts(t *testing.T) {
 		var c verbs.Call
 		e := &ender{}
 		c.Then = e
-		require.NoError(t, r.Go(t.Context(), &c, func(l *verbs.List) { l.Send(a.MR.SGE(0, 8)) }))
+		require.NoError(t, r.Go(t.Context(), &c, verbs.SendWR(a.MR.SGE(0, 8))))
 		for range 3 {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			require.Equal(t, context.DeadlineExceeded, c.Wait(ctx))
@@ -140,14 +138,14 @@ func TestRequesterEndsAbandonedCalls(t *testing.T) {
 			}
 			if end.by == nil {
 				enders[0].say = own
-				require.NoError(t, r.Go(t.Context(), &calls[0], func(l *verbs.List) { l.Read(b.MR.Region().At(0), a.MR.SGE(0, 8)) }))
+				require.NoError(t, r.Go(t.Context(), &calls[0], verbs.ReadWR(b.MR.Region().At(0), a.MR.SGE(0, 8))))
 				require.Equal(t, own.Error(), calls[0].Wait(t.Context()).Error())
 				require.ErrorIs(t, a.QP.Err(), own)
 				require.ErrorIs(t, r.Write(t.Context(), b.MR.Region().At(0), a.MR.SGE(0, 8)), own)
 				return
 			}
 			for i := range calls {
-				require.NoError(t, r.Go(t.Context(), &calls[i], func(l *verbs.List) { l.Send(a.MR.SGE(0, 8)) }))
+				require.NoError(t, r.Go(t.Context(), &calls[i], verbs.SendWR(a.MR.SGE(0, 8))))
 			}
 			require.NoError(t, end.by(a, r))
 			for i := range calls {
@@ -197,10 +195,8 @@ func callsOfMany(t *testing.T, cc verbs.CQConfig, cut bool) {
 				if cut && g == 0 && n == ops/2 {
 					assert.NoError(t, a.QP.ToError())
 				}
-				err := r.Go(t.Context(), &c, func(l *verbs.List) {
-					l.Write(far.At(uint64(8*g)), a.MR.SGE(8*g, 8))
-					l.FetchAdd(far.At(4096), 1, a.MR.SGE(1024+8*g, 8))
-				})
+				err := r.Go(t.Context(), &c, verbs.WriteWR(far.At(uint64(8*g)), a.MR.SGE(8*g, 8)),
+					verbs.WR{Op: verbs.WRFetchAdd, Remote: far.At(4096), Value: 1, Local: []verbs.SGE{a.MR.SGE(1024+8*g, 8)}})
 				if err != nil {
 					if !cut {
 						t.Error(err)
@@ -252,10 +248,8 @@ func TestRequesterGoDoesNotAllocate(t *testing.T) {
 		require.Zero(t, testing.AllocsPerRun(200, func() {
 			n++
 			for i := range calls {
-				if err := r.Go(contexts[n/100%2], &calls[i], func(l *verbs.List) {
-					l.Write(far.At(64), a.MR.SGE(0, 64))
-					l.Read(far.At(0), a.MR.SGE(256*i, 64))
-				}); err != nil {
+				if err := r.Go(contexts[n/100%2], &calls[i],
+					verbs.WriteWR(far.At(64), a.MR.SGE(0, 64)), verbs.ReadWR(far.At(0), a.MR.SGE(256*i, 64))); err != nil {
 					t.Error(err)
 				}
 			}

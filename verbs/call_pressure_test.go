@@ -40,7 +40,7 @@ func TestFlushedCallEndsItsWait(t *testing.T) {
 			var c verbs.Call
 			e := &ender{}
 			c.Then = e
-			require.NoError(t, r.Go(ctx, &c, func(l *verbs.List) { l.Send(a.MR.SGE(0, 8)) })) // no receive
+			require.NoError(t, r.Go(ctx, &c, verbs.SendWR(a.MR.SGE(0, 8)))) // no receive
 			var waiting sync.WaitGroup
 			for range 3 {
 				waiting.Go(func() {
@@ -88,7 +88,7 @@ func TestRequesterGoWithoutASlot(t *testing.T) {
 				eachContext(t, func(t *testing.T, ctx context.Context) {
 					a, b := rig.NewPair(t, verbs.QPConfig{MaxSendWR: 4}, cc, patient)
 					r, far := newRequester(t, a, verbs.RequesterConfig{}), b.MR.Region()
-					write := func(l *verbs.List) { l.Write(far.At(0), a.MR.SGE(64, 8)) }
+					write := verbs.WriteWR(far.At(0), a.MR.SGE(64, 8))
 					var left []verbs.Pending
 					for range a.QP.MaxSendWR() - 1 {
 						p, err := r.Start(ctx, write)
@@ -97,7 +97,7 @@ func TestRequesterGoWithoutASlot(t *testing.T) {
 					}
 					require.NoError(t, r.Write(ctx, far.At(0), a.MR.SGE(64, 8)), "so all of them are over")
 					var stays, next verbs.Call
-					require.NoError(t, r.Go(ctx, &stays, func(l *verbs.List) { l.Send(a.MR.SGE(0, 8)) })) // no receive
+					require.NoError(t, r.Go(ctx, &stays, verbs.SendWR(a.MR.SGE(0, 8)))) // no receive
 					hasty, cancel := context.WithTimeout(ctx, 30*time.Millisecond)
 					defer cancel()
 					require.ErrorIs(t, r.Go(hasty, &next, write), context.DeadlineExceeded)
@@ -207,9 +207,9 @@ type comesAndGoes struct {
 }
 
 func (w *comesAndGoes) step(added, posted *atomic.Int64) {
-	add := func(l *verbs.List) {
-		l.Write(w.far.At(uint64(w.place)), w.a.MR.SGE(w.place, 8))
-		l.FetchAdd(w.far.At(4096), 1, w.a.MR.SGE(w.place+8, 8))
+	add := []verbs.WR{
+		verbs.WriteWR(w.far.At(uint64(w.place)), w.a.MR.SGE(w.place, 8)),
+		{Op: verbs.WRFetchAdd, Remote: w.far.At(4096), Value: 1, Local: []verbs.SGE{w.a.MR.SGE(w.place+8, 8)}},
 	}
 	count := func(err error) {
 		posted.Add(1)
@@ -219,7 +219,7 @@ func (w *comesAndGoes) step(added, posted *atomic.Int64) {
 	}
 	switch w.rng.IntN(4) {
 	case 0:
-		if p, err := w.r.Start(w.ctx, add); err == nil {
+		if p, err := w.r.Start(w.ctx, add...); err == nil {
 			count(p.Wait(w.ctx))
 		}
 	case 1:
@@ -229,7 +229,7 @@ func (w *comesAndGoes) step(added, posted *atomic.Int64) {
 		}
 	default:
 		w.c.Then = &w.e
-		if w.r.Go(w.ctx, &w.c, add) != nil {
+		if w.r.Go(w.ctx, &w.c, add...) != nil {
 			break
 		}
 		w.times++
@@ -262,7 +262,7 @@ func TestContextsEndTheirOwnWaits(t *testing.T) {
 	a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, patient)
 	r := newRequester(t, a, verbs.RequesterConfig{})
 	var c verbs.Call
-	require.NoError(t, r.Go(t.Context(), &c, func(l *verbs.List) { l.Send(a.MR.SGE(0, 8)) })) // no receive
+	require.NoError(t, r.Go(t.Context(), &c, verbs.SendWR(a.MR.SGE(0, 8)))) // no receive
 	var hasty, others sync.WaitGroup
 	for range 2 {
 		others.Go(func() {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/experimental"
 	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
@@ -77,7 +78,7 @@ func closable(t *testing.T) map[string]any {
 	} else {
 		require.ErrorIs(t, err, verbs.ErrUnsupported)
 	}
-	if dm, err := a.Dev.AllocDeviceMemory(64, 0); err == nil {
+	if dm, err := experimental.AllocDeviceMemory(a.Dev, 64, 0); err == nil {
 		all["DeviceMemory"] = dm
 	} else {
 		require.ErrorIs(t, err, verbs.ErrUnsupported)

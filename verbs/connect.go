@@ -78,7 +78,7 @@ func (q *QP) Connect(remote Endpoint, cfg ConnectConfig) error {
 		rtrMask |= AttrMaxDestReadAtomic | AttrMinRNRTimer
 		rtsMask |= AttrTimeout | AttrRetryCount | AttrRNRRetry | AttrMaxReadAtomic
 	}
-	q.SetPeer(fmt.Sprintf("qp %#x at %v", remote.QPN, remote.GID.Addr()))
+	q.setPeer(fmt.Sprintf("qp %#x at %v", remote.QPN, remote.GID.Addr()))
 	if err := q.answerECE(remote.ECE); err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (q *QP) Connect(remote Endpoint, cfg ConnectConfig) error {
 	if err := q.Modify(rts, rtsMask); err != nil {
 		return err
 	}
-	q.KeepAlive()
+	q.keepAlive()
 	return nil
 }
 
@@ -163,8 +163,8 @@ func (c ConnectConfig) path(local GIDEntry, remote Endpoint) AHAttr {
 	return a
 }
 
-// readLimit is how many READs and atomics may be outstanding in each direction.
-func (d *Device) readLimit() int { return min(d.attr.MaxReadAtomic, d.attr.MaxInitRead, 255) }
+// setPeer is [driver.SetPeer].
+func (q *QP) setPeer(name string) { q.peer.Store(&name) }
 
 // reads is MaxReads with its default.
 func (c ConnectConfig) reads(d *Device) int {

@@ -55,13 +55,13 @@ func TestPathToPeer(t *testing.T) {
 }
 
 func TestVectorsAreSpread(t *testing.T) {
-	d := WrapDevice("none", cgo.Context(0), DeviceAttr{CompletionVecs: 3})
+	d := wrapDevice("none", cgo.Context(0), DeviceAttr{CompletionVecs: 3})
 	var got []int
 	for range 5 {
 		got = append(got, d.NextVector())
 	}
 	require.Equal(t, []int{0, 1, 2, 0, 1}, got)
-	require.Zero(t, WrapDevice("none", cgo.Context(0), DeviceAttr{}).NextVector())
+	require.Zero(t, wrapDevice("none", cgo.Context(0), DeviceAttr{}).NextVector())
 }
 
 // The page offsets of a dmabuf and of its address agree.

@@ -49,8 +49,8 @@ func constants() []constant {
 		{uint64(RemoteRead), "IBV_ACCESS_REMOTE_READ"},
 		{uint64(RemoteAtomic), "IBV_ACCESS_REMOTE_ATOMIC"},
 		{uint64(BindWindow), "IBV_ACCESS_MW_BIND"},
-		{uint64(OnDemand), "IBV_ACCESS_ON_DEMAND"},
-		{uint64(HugePages), "IBV_ACCESS_HUGETLB"},
+		{uint64(onDemand), "IBV_ACCESS_ON_DEMAND"},
+		{uint64(hugePages), "IBV_ACCESS_HUGETLB"},
 		{uint64(RelaxedOrder), "IBV_ACCESS_RELAXED_ORDERING"},
 
 		{uint64(Fence), "IBV_SEND_FENCE"},
@@ -128,13 +128,13 @@ func constants() []constant {
 // flushConstants are there since rdma-core 45.
 func flushConstants() []constant {
 	return []constant{
-		{uint64(OpFlush), "IBV_QP_EX_WITH_FLUSH"},
+		{uint64(opFlush), "IBV_QP_EX_WITH_FLUSH"},
 		{cgo.WRFlush, "IBV_WR_FLUSH"},
 		{uint64(WCFlush), "IBV_WC_FLUSH"},
-		{uint64(FlushableGlobal), "IBV_ACCESS_FLUSH_GLOBAL"},
-		{uint64(FlushablePersistent), "IBV_ACCESS_FLUSH_PERSISTENT"},
-		{uint64(FlushGlobal), "IBV_FLUSH_GLOBAL"},
-		{uint64(FlushPersistent), "IBV_FLUSH_PERSISTENT"},
+		{uint64(flushableGlobal), "IBV_ACCESS_FLUSH_GLOBAL"},
+		{uint64(flushablePersistent), "IBV_ACCESS_FLUSH_PERSISTENT"},
+		{flushGlobal, "IBV_FLUSH_GLOBAL"},
+		{flushPersistent, "IBV_FLUSH_PERSISTENT"},
 		{flushRange, "IBV_FLUSH_RANGE"},
 		{flushRegion, "IBV_FLUSH_MR"},
 		{uint64(cgo.FlushOffset()), "offsetof(struct ibv_qp_ex, wr_flush)"},

@@ -60,7 +60,7 @@ func TestEndedContexts(t *testing.T) {
 	p2, err := asks.Start(t.Context(), oneWrite)
 	require.NoError(t, err)
 	standin.Recorded()
-	canceltest.Methods(t, asks, []any{wordAt, wordSGE, func(*List) { t.Error("built") }, &Call{}})
+	canceltest.Methods(t, asks, []any{wordAt, wordSGE, &Call{}})
 	recorded(t, "")
 	require.EqualValues(t, asks.capacity-1, asks.credits.Load())
 	standin.Complete(q.Num(), asks.underWay()[0], uint32(WCSuccess))
@@ -209,7 +209,7 @@ func TestMaskedInFlight(t *testing.T) {
 		require.NoError(t, err)
 		m, err := NewMasked(r, mr, 0, MaskedConfig{})
 		require.NoError(t, err)
-		or := func(ctx context.Context, _ *Requester) error { _, err := m.Or(ctx, wordAt, 1); return err }
+		or := func(ctx context.Context, _ *Requester) error { _, err := m.CmpSwap(ctx, wordAt, MaskedCmpSwap{Swap: 1, SwapMask: 1}); return err }
 		first := leave(t, r, "the first", or)
 		short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()

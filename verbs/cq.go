@@ -98,7 +98,7 @@ func (d *Device) CreateCQ(cfg CQConfig) (*CQ, error) {
 	if cfg.SingleThreaded || cfg.IgnoreOverrun {
 		cfg.Fields |= FieldsStandard
 	}
-	if cfg.Fields&FieldSender != 0 {
+	if cfg.Fields&fieldSender != 0 {
 		if e, err := d.EFA(); err != nil || !e.Sender {
 			return nil, opError("create cq on", d.name, ErrUnsupported, "completions with their sender are of EFA, and not of each of its devices")
 		}
@@ -107,7 +107,7 @@ func (d *Device) CreateCQ(cfg CQConfig) (*CQ, error) {
 	if cfg.SolicitedOnly {
 		c.notify |= cgo.NotifySolicited
 	}
-	if d.SoftRoCE() {
+	if d.softRoCE() {
 		c.notify |= cgo.NotifyRXE
 	}
 	switch {
@@ -129,9 +129,8 @@ func (d *Device) CreateCQ(cfg CQConfig) (*CQ, error) {
 	return c, nil
 }
 
-// CreateCQFor makes a completion queue for a queue pair of that configuration, with room
-// for all of its work requests, and with [Device.NextVector].
-func (d *Device) CreateCQFor(cfg QPConfig) (*CQ, error) {
+// createCQFor makes a completion queue for a queue pair of that configuration.
+func (d *Device) createCQFor(cfg QPConfig) (*CQ, error) {
 	orDefault := func(n int) int {
 		if n <= 0 {
 			n = 128
@@ -155,7 +154,7 @@ func (c *CQ) create(cfg CQConfig) error {
 	how := cgo.PollPlain
 	if c.fields != 0 {
 		how = cgo.PollExtended
-		if d.SoftRoCE() {
+		if d.softRoCE() {
 			how = cgo.PollRXE
 		}
 	}

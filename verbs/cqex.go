@@ -19,9 +19,8 @@ const (
 	FieldTimestamp WCFields = 1 << 7 // IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
 	// FieldWallClock is the time of day at the completion.
 	FieldWallClock WCFields = 1 << 11 // IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK
-	// FieldSender is the GID of a datagram's sender, where packets have no route
-	// header: on EFA ([EFAFeatures.Sender]).
-	FieldSender WCFields = cgo.FieldSender
+	// fieldSender is [experimental.FieldSender].
+	fieldSender WCFields = cgo.FieldSender
 )
 
 func (f WCFields) String() string {
@@ -32,10 +31,10 @@ func (f WCFields) String() string {
 	if f&FieldWallClock != 0 {
 		s += "|wall clock"
 	}
-	if f&FieldSender != 0 {
+	if f&fieldSender != 0 {
 		s += "|sender"
 	}
-	if rest := f &^ (FieldsStandard | FieldTimestamp | FieldWallClock | FieldSender); rest != 0 {
+	if rest := f &^ (FieldsStandard | FieldTimestamp | FieldWallClock | fieldSender); rest != 0 {
 		s += fmt.Sprintf("|%#x", uint64(rest))
 	}
 	return s
@@ -61,10 +60,8 @@ func (w *WCEx) Time() time.Time {
 	return time.Unix(0, int64(w.wallClock))
 }
 
-// Sender is the GID of a received datagram's sender; zero if the queue was not
-// asked for [FieldSender], and if there is an address handle to the sender
-// already: its [AH.Number] is [WC.SLID].
-func (w *WCEx) Sender() GID { return w.sender }
+// from is [experimental.Sender].
+func (w *WCEx) from() GID { return w.sender }
 
 // PollEx is [CQ.Poll] with the fields that the queue was made for. Immediate,
 // sender and times of a whole batch come in the same crossing into C.

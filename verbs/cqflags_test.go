@@ -55,7 +55,7 @@ func TestCQFlags(t *testing.T) {
 // again.
 func TestSenderOfDatagram(t *testing.T) {
 	d, p, _, _ := driverRig(t)
-	c, err := d.CreateCQ(CQConfig{Fields: FieldSender, PollOnly: true})
+	c, err := d.CreateCQ(CQConfig{Fields: fieldSender, PollOnly: true})
 	require.NoError(t, err)
 	recorded(t, `
 		efadv_query_device
@@ -73,24 +73,24 @@ func TestSenderOfDatagram(t *testing.T) {
 	n, err := c.PollEx(wcs[:])
 	require.NoError(t, err)
 	require.Equal(t, 3, n)
-	require.Equal(t, standinPeer, wcs[0].Sender())
-	require.Zero(t, wcs[1].Sender(), "there is a handle to it")
-	require.Zero(t, wcs[2].Sender(), "a send")
+	require.Equal(t, standinPeer, wcs[0].from())
+	require.Zero(t, wcs[1].from(), "there is a handle to it")
+	require.Zero(t, wcs[2].from(), "a send")
 	require.Empty(t, standin.Recorded())
 
-	ah, err := p.CreateAHFromWCEx(&wcs[0], nil, 1)
+	ah, err := p.createAHFromWCEx(&wcs[0], nil, 1)
 	require.NoError(t, err)
 	recorded(t, `
 		create_ah global=1 gid=..a1 index=0 hops=64 port=1 dlid=0`)
-	number, err := ah.Number()
+	number, err := ah.number()
 	require.NoError(t, err)
 	require.Equal(t, wcs[1].SLID(), number)
-	_, err = p.CreateAHFromWCEx(&wcs[1], nil, 1)
+	_, err = p.createAHFromWCEx(&wcs[1], nil, 1)
 	require.ErrorIs(t, err, ErrUnsupported)
-	require.ErrorContains(t, err, "AH.Number")
-	_, err = p.CreateAHFromWCEx(&wcs[2], nil, 1)
+	require.ErrorContains(t, err, "AHNumber")
+	_, err = p.createAHFromWCEx(&wcs[2], nil, 1)
 	require.ErrorIs(t, err, ErrAttributes)
-	_, err = p.CreateAHFromWCEx(nil, nil, 1)
+	_, err = p.createAHFromWCEx(nil, nil, 1)
 	require.ErrorIs(t, err, ErrAttributes)
 	require.NoError(t, ah.Close())
 	require.NoError(t, q.Close())

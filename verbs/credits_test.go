@@ -62,14 +62,18 @@ func TestNotMadeFor(t *testing.T) {
 		add  func(*Batch)
 		want string
 	}{
-		{"SEND_WITH_INV on RC", QPConfig{Extended: true}, func(b *Batch) { b.SendInvalidate(2, Signaled, 7, wordSGE) }, "SEND_WITH_INV"},
-		{"LOCAL_INV on RC", QPConfig{Extended: true}, func(b *Batch) { b.LocalInvalidate(2, Signaled, 7) }, "LOCAL_INV"},
-		{"LOCAL_INV beside SEND_WITH_INV", QPConfig{Ops: OpSendInvalidate}, func(b *Batch) { b.LocalInvalidate(2, Signaled, 7) }, "LOCAL_INV"},
+		{"SEND_WITH_INV on RC", QPConfig{Extended: true}, func(b *Batch) {
+			b.Add(WR{ID: 2, Flags: Signaled, Op: WRSendInvalidate, Remote: Remote{RKey: 7}, Local: []SGE{wordSGE}})
+		}, "SEND_WITH_INV"},
+		{"LOCAL_INV on RC", QPConfig{Extended: true}, func(b *Batch) { b.Add(WR{ID: 2, Flags: Signaled, Op: WRLocalInvalidate, Remote: Remote{RKey: 7}}) }, "LOCAL_INV"},
+		{"LOCAL_INV beside SEND_WITH_INV", QPConfig{Ops: OpSendInvalidate}, func(b *Batch) { b.Add(WR{ID: 2, Flags: Signaled, Op: WRLocalInvalidate, Remote: Remote{RKey: 7}}) }, "LOCAL_INV"},
 		{"READ on UC", QPConfig{Type: UC, Extended: true}, func(b *Batch) { b.Read(2, Signaled, wordAt, wordSGE) }, "READ"},
 		{"FETCH_ADD on SRD", QPConfig{Type: SRD}, func(b *Batch) { b.FetchAdd(2, Signaled, wordAt, 1, wordSGE) }, "FETCH_ADD"},
 		{"CMP_SWAP on SRD", QPConfig{Type: SRD}, func(b *Batch) { b.CmpSwap(2, Signaled, wordAt, 1, 2, wordSGE) }, "CMP_SWAP"},
 		{"WRITE on SRD of a device that only reads", QPConfig{Type: SRD}, func(b *Batch) { b.Write(2, Signaled, wordAt, wordSGE) }, "WRITE"},
-		{"SEND_WITH_INV on a DCI", QPConfig{Type: DCI}, func(b *Batch) { b.SendInvalidate(2, Signaled, 7, wordSGE) }, "SEND_WITH_INV"},
+		{"SEND_WITH_INV on a DCI", QPConfig{Type: DCI}, func(b *Batch) {
+			b.Add(WR{ID: 2, Flags: Signaled, Op: WRSendInvalidate, Remote: Remote{RKey: 7}, Local: []SGE{wordSGE}})
+		}, "SEND_WITH_INV"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			q, b, _, toPeer := connected(t, c.cfg, 2)
@@ -93,8 +97,8 @@ func TestNotMadeFor(t *testing.T) {
 // TestMadeFor: what was asked for can be called.
 func TestMadeFor(t *testing.T) {
 	_, b, _, _ := connected(t, QPConfig{Ops: OpSendInvalidate | OpLocalInvalidate}, 2)
-	b.SendInvalidate(1, Signaled, 7, wordSGE)
-	b.LocalInvalidate(2, Signaled, 8)
+	b.Add(WR{ID: 1, Flags: Signaled, Op: WRSendInvalidate, Remote: Remote{RKey: 7}, Local: []SGE{wordSGE}})
+	b.Add(WR{ID: 2, Flags: Signaled, Op: WRLocalInvalidate, Remote: Remote{RKey: 8}})
 	_, err := b.Post()
 	require.NoError(t, err)
 	recorded(t, `
@@ -252,8 +256,8 @@ func TestStreamsSameNumber(t *testing.T) {
 // opcode has that bit.
 func TestRawCredits(t *testing.T) {
 	q, b, cq, _ := connected(t, QPConfig{Ops: OpMasked}, 2)
-	b.MaskedFetchAdd(6, 0, wordAt, MaskedFetchAdd{Add: 1}, wordSGE)
-	b.MaskedFetchAdd(6, Signaled, wordAt, MaskedFetchAdd{Add: 1}, wordSGE)
+	b.Add(WR{ID: 6, Op: WRMaskedFetchAdd, Remote: wordAt, Value: 1, Local: []SGE{wordSGE}})
+	b.Add(WR{ID: 6, Flags: Signaled, Op: WRMaskedFetchAdd, Remote: wordAt, Value: 1, Local: []SGE{wordSGE}})
 	_, err := b.Post()
 	require.NoError(t, err)
 	standin.CompleteAs(standinQP, 6, uint32(WCRaw))
@@ -296,7 +300,7 @@ func TestResetCredits(t *testing.T) {
 			}
 			require.NoError(t, fill())
 			require.ErrorIs(t, fill(), ErrQueueFull)
-			require.NoError(t, q.ModifySteps(ResetStep(), q.InitStep()))
+			require.NoError(t, q.modifyBySteps(resetStep(), q.initStep()))
 			q.state.Store(uint32(StateReset)) // and once more by itself
 			require.NoError(t, q.ToReset())
 			require.NoError(t, q.Init())
@@ -499,20 +503,22 @@ func TestSlotUsedAgain(t *testing.T) {
 		write id=0x2 flags=0x2 rkey=0x5 addr=0x1000
 		  sge lkey=0x9 addr=0x5000 length=8
 		complete`)
-	require.Equal(t, OpMasked|OpBindWindow, q.Ops())
+	require.Equal(t, OpMasked|OpBindWindow, q.ops)
 }
 
 // TestInlineTooLong: too much inline is no full queue, which polling would empty.
 func TestInlineTooLong(t *testing.T) {
 	long, half := SGE{Addr: 0x5000, Length: 33}, SGE{Addr: 0x5000, Length: 17}
 	for name, add := range map[string]func(*Batch){
-		"one piece":        func(b *Batch) { b.Send(1, Inline, long) },
-		"in sum":           func(b *Batch) { b.Write(1, Inline, wordAt, half, half) },
-		"beyond 32 bits":   func(b *Batch) { b.Send(1, Inline, SGE{Length: maxSGELength}, SGE{Length: maxSGELength}) },
-		"READ":             func(b *Batch) { b.Read(1, Inline, wordAt, wordSGE) },
-		"FETCH_ADD":        func(b *Batch) { b.FetchAdd(1, Inline, wordAt, 1, wordSGE) },
-		"with a datagram":  func(b *Batch) { b.SendTo(1, Inline, Destination{}, long) },
-		"with an old key":  func(b *Batch) { b.SendInvalidate(1, Inline, 3, long) },
+		"one piece":       func(b *Batch) { b.Send(1, Inline, long) },
+		"in sum":          func(b *Batch) { b.Write(1, Inline, wordAt, half, half) },
+		"beyond 32 bits":  func(b *Batch) { b.Send(1, Inline, SGE{Length: maxSGELength}, SGE{Length: maxSGELength}) },
+		"READ":            func(b *Batch) { b.Read(1, Inline, wordAt, wordSGE) },
+		"FETCH_ADD":       func(b *Batch) { b.FetchAdd(1, Inline, wordAt, 1, wordSGE) },
+		"with a datagram": func(b *Batch) { b.SendTo(1, Inline, Destination{}, long) },
+		"with an old key": func(b *Batch) {
+			b.Add(WR{ID: 1, Flags: Inline, Op: WRSendInvalidate, Remote: Remote{RKey: 3}, Local: []SGE{long}})
+		},
 		"with a immediate": func(b *Batch) { b.WriteImm(1, Inline, 3, wordAt, half, half) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -534,7 +540,7 @@ func TestInlineTooLong(t *testing.T) {
 // TestSignalAllMasked: the provider signals all requests but raw entries.
 func TestSignalAllMasked(t *testing.T) {
 	_, b, _, _ := connected(t, QPConfig{Ops: OpMasked, SignalAll: true}, 2)
-	b.MaskedFetchAdd(6, 0, wordAt, MaskedFetchAdd{Add: 1, Boundary: 0x80}, wordSGE)
+	b.Add(WR{ID: 6, Op: WRMaskedFetchAdd, Remote: wordAt, Value: 1, Mask: 0x80, Local: []SGE{wordSGE}})
 	entry := make([]byte, 16)
 	entry[7] = 1
 	b.Raw(7, 0, entry)

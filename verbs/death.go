@@ -25,7 +25,7 @@ type death struct {
 //
 // A queue pair ends by whatever comes first: a failed request of an RC or UC queue pair,
 // when its completion is polled; an event of the device; the end of a connection of
-// package rdmacm; [QP.Fail], [QP.ToError] and [QP.Close]. A peer that dies while nothing
+// package rdmacm; [QP.ToError] and [QP.Close]. A peer that dies while nothing
 // is under way shows with the next request.
 func (q *QP) Done() <-chan struct{} {
 	d := &q.death
@@ -52,10 +52,8 @@ func (q *QP) Err() error {
 	return q.death.cause
 }
 
-// Fail ends the queue pair for a reason of the program's, such as a peer that has fallen
-// silent. [QP.Err] then returns that cause, unless the queue pair had ended before, and
-// outstanding work requests complete as [WCFlushed].
-func (q *QP) Fail(cause error) error {
+// fail is [driver.Fail].
+func (q *QP) fail(cause error) error {
 	if cause != nil {
 		q.die(opError("use", q.named(), cause))
 	}

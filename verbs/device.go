@@ -51,11 +51,18 @@ type Device struct {
 	attr  DeviceAttr
 	log   *slog.Logger
 	async *asyncReader
-	owner DeviceOwner // of the context
+	owner deviceOwner // of the context
 	gone  atomic.Bool // see destroyed
 
 	vectors atomic.Uint32 // completion vectors given out
 	longest sync.Map      // messages of ports: see maxMessage
+}
+
+// deviceOwner is [driver.DeviceOwner].
+type deviceOwner = struct {
+	Close   func() error
+	Release func() error
+	Event   func(Event)
 }
 
 // DeviceConfig configures opening a device. The zero value is fine.
@@ -72,7 +79,7 @@ func Open(name string, cfg DeviceConfig) (*Device, error) {
 	if err != nil {
 		return nil, openError(name, err)
 	}
-	return newDevice(name, ctx, cfg, DeviceOwner{Release: func() error { return cgo.CloseDevice(ctx) }})
+	return newDevice(name, ctx, cfg, deviceOwner{Release: func() error { return cgo.CloseDevice(ctx) }})
 }
 
 // OpenDefault opens the device that the environment variable RDMA_DEVICE names, or else
@@ -129,7 +136,7 @@ func whyNoDevices(class, files fs.FS) string {
 }
 
 // newDevice makes a device of an open context.
-func newDevice(name string, ctx cgo.Context, cfg DeviceConfig, owner DeviceOwner) (*Device, error) {
+func newDevice(name string, ctx cgo.Context, cfg DeviceConfig, owner deviceOwner) (*Device, error) {
 	d := &Device{name: name, ctx: ctx, log: cfg.Logger, owner: owner}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
@@ -206,8 +213,11 @@ func (d *Device) close() error {
 // Name is the kernel's name of the device.
 func (d *Device) Name() string { return d.name }
 
-// SoftRoCE reports whether this is the kernel's software device (rxe), by its vendor ID.
-func (d *Device) SoftRoCE() bool { return d.attr.VendorID == 0xffffff }
+// readLimit is how many READs and atomics may be outstanding in each direction.
+func (d *Device) readLimit() int { return min(d.attr.MaxReadAtomic, d.attr.MaxInitRead, 255) }
+
+// softRoCE reports whether this is the kernel's software device (rxe), by its vendor ID.
+func (d *Device) softRoCE() bool { return d.attr.VendorID == 0xffffff }
 
 // AtomicCap is how far the atomicity of atomics reaches.
 type AtomicCap int

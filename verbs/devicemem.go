@@ -10,26 +10,21 @@ import (
 	"github.com/goverbs/goverbs/verbs/internal/life"
 )
 
-// DeviceMemory is memory on the device itself. Work requests that read or write it do not
-// cross the bus to the host. That is good for small objects that many peers use, such as
-// locks and counters. There is little of it ([Features.DeviceMemory]).
-type DeviceMemory struct {
+// deviceMemory is an [experimental.DeviceMemory].
+type deviceMemory struct {
 	life life.Life
 	dev  *Device
 	dm   cgo.DM
 	size int
 }
 
-// AllocDeviceMemory allocates size bytes of the device's memory; their address is
-// a multiple of align, a power of two, where 0 means any. What is in it at first
-// is not defined. The memory lasts until Close. [ErrUnsupported] says that the
-// device has none.
-func (d *Device) AllocDeviceMemory(size, align int) (*DeviceMemory, error) {
+// allocDeviceMemory is [experimental.AllocDeviceMemory].
+func (d *Device) allocDeviceMemory(size, align int) (*deviceMemory, error) {
 	const op = "allocate device memory on"
 	if size <= 0 || align < 0 || align&(align-1) != 0 {
 		return nil, opError(op, d.name, ErrAttributes, "size ", size, ", alignment ", align)
 	}
-	m := &DeviceMemory{dev: d, size: size}
+	m := &deviceMemory{dev: d, size: size}
 	if err := m.life.Attach("device memory", life.Label("device memory"), &d.life); err != nil {
 		return nil, err
 	}
@@ -44,22 +39,19 @@ func (d *Device) AllocDeviceMemory(size, align int) (*DeviceMemory, error) {
 	return m, nil
 }
 
-// Len is the size in bytes.
-func (m *DeviceMemory) Len() int { return m.size }
-
 // CopyIn writes b to the memory, from offset off on. mlx5 takes offsets and lengths
 // that are multiples of 4 bytes, and writes each 4 bytes at once; order and
 // atomicity beyond that are not defined. Safe for concurrent use, like CopyOut.
-func (m *DeviceMemory) CopyIn(off int, b []byte) error {
+func (m *deviceMemory) CopyIn(off int, b []byte) error {
 	return m.copy("copy to", off, b, func() error { return cgo.CopyToDM(m.dm, uint64(off), b) })
 }
 
 // CopyOut reads len(b) bytes of the memory, from offset off on, as CopyIn writes.
-func (m *DeviceMemory) CopyOut(b []byte, off int) error {
+func (m *deviceMemory) CopyOut(b []byte, off int) error {
 	return m.copy("copy from", off, b, func() error { return cgo.CopyFromDM(b, m.dm, uint64(off)) })
 }
 
-func (m *DeviceMemory) copy(op string, off int, b []byte, f func() error) error {
+func (m *deviceMemory) copy(op string, off int, b []byte, f func() error) error {
 	if off < 0 || off > m.size || len(b) > m.size-off {
 		return opError(op, m.life.Label, ErrRange, fmt.Sprintf("%d bytes at offset %d of %d", len(b), off, m.size))
 	}
@@ -77,15 +69,12 @@ func (m *DeviceMemory) copy(op string, off int, b []byte, f func() error) error 
 
 // Close frees the memory. It is refused with [ErrInUse] while regions of it are open.
 // Closing twice is not an error.
-func (m *DeviceMemory) Close() error {
+func (m *deviceMemory) Close() error {
 	return m.life.Close("device memory", nil, func() error { return m.dev.destroyed(cgo.FreeDM(m.dm)) })
 }
 
-// RegisterDeviceMemory registers length bytes of the device's memory, from offset
-// off on. The region has no [MR.Bytes]; its first byte has address 0 in work
-// requests, so cfg.Addr is left out. The memory stays the caller's, and cannot be
-// closed before the region.
-func (p *PD) RegisterDeviceMemory(m *DeviceMemory, off, length int, cfg MRConfig) (*MR, error) {
+// registerDeviceMemory is [experimental.RegisterDeviceMemory].
+func (p *PD) registerDeviceMemory(m *deviceMemory, off, length int, cfg MRConfig) (*MR, error) {
 	const op = "register device memory in"
 	refuse := func(err error, detail ...any) (*MR, error) { return nil, opError(op, p.life.Label, err, detail...) }
 	if err := p.life.Open(op); err != nil {
@@ -118,10 +107,8 @@ func (p *PD) RegisterDeviceMemory(m *DeviceMemory, off, length int, cfg MRConfig
 	return r, nil
 }
 
-// AllocNullMR makes a region without memory, for scatter lists: writes to it are
-// discarded, and reads return zeroes. Any range of it is valid; use [MR.SGE] with offset
-// 0. It has no [MR.Bytes], and no key for peers.
-func (p *PD) AllocNullMR() (*MR, error) {
+// allocNullMR is [experimental.AllocNullMR].
+func (p *PD) allocNullMR() (*MR, error) {
 	m := &MR{pd: p, size: math.MaxInt, access: LocalWrite, unmap: func() error { return nil }}
 	if err := m.life.Attach("mr", life.Label("mr"), &p.life); err != nil {
 		return nil, err

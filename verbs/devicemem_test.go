@@ -13,13 +13,13 @@ import (
 
 func TestDeviceMemory(t *testing.T) {
 	d, p, _, _ := driverRig(t)
-	m, err := d.AllocDeviceMemory(4096, 64)
+	m, err := d.allocDeviceMemory(4096, 64)
 	require.NoError(t, err)
 	require.NoError(t, m.CopyIn(8, []byte("a lock..")))
 	got := make([]byte, 8)
 	require.NoError(t, m.CopyOut(got, 8))
 	require.Equal(t, "a lock..", string(got))
-	mr, err := p.RegisterDeviceMemory(m, 1024, 512, MRConfig{Access: RemoteRead | RemoteAtomic})
+	mr, err := p.registerDeviceMemory(m, 1024, 512, MRConfig{Access: RemoteRead | RemoteAtomic})
 	require.NoError(t, err)
 	recorded(t, `
 		ibv_alloc_dm length=4096 log_align=6 mask=0
@@ -47,17 +47,17 @@ func TestDeviceMemory(t *testing.T) {
 func TestDeviceMemoryRefusals(t *testing.T) {
 	d, p, _, _ := driverRig(t)
 	for _, bad := range [][2]int{{0, 0}, {-1, 0}, {64, 3}, {64, -4}} {
-		_, err := d.AllocDeviceMemory(bad[0], bad[1])
+		_, err := d.allocDeviceMemory(bad[0], bad[1])
 		require.ErrorIs(t, err, ErrAttributes)
 	}
-	_, err := d.AllocDeviceMemory(1<<20, 0)
+	_, err := d.allocDeviceMemory(1<<20, 0)
 	require.ErrorIs(t, err, ErrAttributes)
 	require.ErrorContains(t, err, "1048576 bytes")
 	standin.Refuse("ibv_alloc_dm", syscall.EOPNOTSUPP)
-	_, err = d.AllocDeviceMemory(64, 0)
+	_, err = d.allocDeviceMemory(64, 0)
 	require.ErrorIs(t, err, ErrUnsupported)
 
-	m, err := d.AllocDeviceMemory(64, 0)
+	m, err := d.allocDeviceMemory(64, 0)
 	require.NoError(t, err)
 	require.ErrorIs(t, m.CopyIn(60, make([]byte, 8)), ErrRange)
 	require.ErrorIs(t, m.CopyOut(make([]byte, 8), -8), ErrRange)
@@ -73,30 +73,30 @@ func TestDeviceMemoryRefusals(t *testing.T) {
 		{32, 33, MRConfig{}, ErrRange},
 		{0, 0, MRConfig{}, ErrRange},
 		{0, 64, MRConfig{Addr: 4096}, ErrAttributes},
-		{0, 64, MRConfig{Access: OnDemand}, ErrAttributes},
+		{0, 64, MRConfig{Access: onDemand}, ErrAttributes},
 		{0, 64, MRConfig{Access: BindWindow}, ErrAttributes},
 		{0, 64, MRConfig{Access: RemoteWrite, ReadOnly: true}, ErrAttributes},
 	} {
-		_, err := p.RegisterDeviceMemory(m, c.off, c.length, c.cfg)
+		_, err := p.registerDeviceMemory(m, c.off, c.length, c.cfg)
 		require.ErrorIs(t, err, c.err, "%+v", c)
 	}
 	require.Empty(t, standin.Recorded(), "refused before the device is asked")
 	standin.Refuse("ibv_reg_dm_mr", syscall.EOPNOTSUPP)
-	_, err = p.RegisterDeviceMemory(m, 0, 64, MRConfig{})
+	_, err = p.registerDeviceMemory(m, 0, 64, MRConfig{})
 	require.ErrorIs(t, err, ErrUnsupported)
 	require.NoError(t, m.Close())
 }
 
 func TestNullMR(t *testing.T) {
 	_, p, _, _ := driverRig(t)
-	m, err := p.AllocNullMR()
+	m, err := p.allocNullMR()
 	require.NoError(t, err)
 	require.Equal(t, SGE{Length: 1 << 20, LKey: 0x700}, m.SGE(0, 1<<20))
 	require.Nil(t, m.Bytes())
-	require.Equal(t, badSGE, m.SGEOf(make([]byte, 8)))
+	require.Equal(t, badSGE, m.sgeOf(make([]byte, 8)))
 	require.ErrorIs(t, p.Close(), ErrInUse)
 	require.NoError(t, m.Close())
 	standin.Refuse("ibv_alloc_null_mr", syscall.ENOTSUP)
-	_, err = p.AllocNullMR()
+	_, err = p.allocNullMR()
 	require.ErrorIs(t, err, ErrUnsupported)
 }

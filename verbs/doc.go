@@ -54,8 +54,8 @@
 // which give each its own completions; protocols with many queue pairs need a [Dispatcher].
 //
 // Functions of the program ([CompletionHandler.Ended], [ReceiverConfig.Arrived], the methods of an
-// [Handler], functions that fill a [List], [LinkConfig.Setup], [LinkConfig.Greet], functions
-// that serve links) may panic or call [runtime.Goexit]. The package first releases what it
+// [Handler], [LinkConfig.Setup], [LinkConfig.Greet], functions that serve links) may panic or
+// call [runtime.Goexit]. The package first releases what it
 // holds, so other goroutines go on, and Close works. Then the panic or Goexit goes on in the
 // goroutine that called the function, perhaps one that waits for something else. If Ended
 // ends so, its list has failed, which ends the queue pair; a goroutine that waits for a

@@ -180,9 +180,6 @@ func (d *drainer) marked(n int, err error) (bool, error) {
 	return n == 1 && err == nil, err
 }
 
-// shortestFrame is the least that Ethernet carries, in bytes.
-const shortestFrame = 60
-
 // addMark adds a request that queue pairs of the type have; it is flushed before
 // its destination is used.
 func (d *drainer) addMark(b *Batch) {

@@ -15,7 +15,7 @@ import (
 func driverRig(t *testing.T) (*Device, *PD, *CQ, *SRQ) {
 	t.Helper()
 	t.Cleanup(standin.Record())
-	d := WrapDevice("standin", standin.Context(), DeviceAttr{MaxCQE: 1024, MaxReadAtomic: 16, MaxInitRead: 16, Atomic: AtomicHCA})
+	d := wrapDevice("standin", standin.Context(), DeviceAttr{MaxCQE: 1024, MaxReadAtomic: 16, MaxInitRead: 16, Atomic: AtomicHCA})
 	p, err := d.AllocPD()
 	require.NoError(t, err)
 	c, err := d.CreateCQ(CQConfig{PollOnly: true})
@@ -180,8 +180,8 @@ func TestNativeMasked(t *testing.T) {
 	b, err := q.NewBatch(2)
 	require.NoError(t, err)
 	at := Remote{Addr: 0x1000, RKey: 2}
-	b.MaskedFetchAdd(6, Signaled, at, MaskedFetchAdd{Add: 1, Boundary: 0x80}, SGE{Addr: 0x5000, Length: 8, LKey: 9})
-	b.MaskedCmpSwap32(7, 0, at, MaskedCmpSwap{Compare: 1, CompareMask: 2, Swap: 3, SwapMask: 4}, SGE{Addr: 0x5008, Length: 4, LKey: 9})
+	b.Add(WR{ID: 6, Flags: Signaled, Op: WRMaskedFetchAdd, Remote: at, Value: 1, Mask: 0x80, Local: []SGE{{Addr: 0x5000, Length: 8, LKey: 9}}})
+	b.Add(WR{ID: 7, Op: WRMaskedCmpSwap, Remote: at, Compare: 1, CompareMask: 2, Value: 3, Mask: 4, Local: []SGE{{Addr: 0x5008, Length: 4, LKey: 9}}})
 	_, err = b.Post()
 	require.NoError(t, err)
 	recorded(t, `
@@ -201,7 +201,7 @@ func TestNativeMasked(t *testing.T) {
 	b.Raw(9, Signaled, entry[:16])
 	_, err = b.Post()
 	require.ErrorIs(t, err, ErrAttributes)
-	b.MaskedFetchAdd(8, 0, Remote{Addr: 0x1001, RKey: 2}, MaskedFetchAdd{}, SGE{Length: 8})
+	b.Add(WR{ID: 8, Op: WRMaskedFetchAdd, Remote: Remote{Addr: 0x1001, RKey: 2}, Local: []SGE{{Length: 8}}})
 	_, err = b.Post()
 	require.ErrorIs(t, err, ErrRange)
 	require.NoError(t, q.Close())
@@ -221,7 +221,7 @@ func TestMaskedDCI(t *testing.T) {
 	require.NoError(t, err)
 	at, result := Remote{Addr: 0x1000, RKey: 5}, SGE{Addr: 0x5000, Length: 8, LKey: 9}
 	b.SetTarget(Target{AH: ah, QPN: 0x77, DCKey: 0xdddddddddddd, Stream: 5})
-	b.MaskedCmpSwap(6, Signaled, at, MaskedCmpSwap{Compare: 1, CompareMask: 2, Swap: 3, SwapMask: 4}, result)
+	b.Add(WR{ID: 6, Flags: Signaled, Op: WRMaskedCmpSwap, Remote: at, Compare: 1, CompareMask: 2, Value: 3, Mask: 4, Local: []SGE{result}})
 	b.Write(7, Signaled, at, result)
 	_, err = b.Post()
 	require.NoError(t, err)
@@ -236,7 +236,7 @@ func TestMaskedDCI(t *testing.T) {
 		  sge lkey=0x9 addr=0x5000 length=8
 		complete`)
 	b.SetTarget(Target{AH: ah, QPN: 0x78, DCKey: 1})
-	b.MaskedFetchAdd(8, 0, at, MaskedFetchAdd{Add: 1, Boundary: 0x80}, result)
+	b.Add(WR{ID: 8, Op: WRMaskedFetchAdd, Remote: at, Value: 1, Mask: 0x80, Local: []SGE{result}})
 	_, err = b.Post()
 	require.NoError(t, err)
 	recorded(t, `
@@ -244,7 +244,7 @@ func TestMaskedDCI(t *testing.T) {
 		raw id=0x8 flags=0 `+"09000015004711070000000000000000"+"0000000000000001800000785000c000"+"00000000bbbbbbbbbbbb004040300000"+
 		"00000000000000000000ffff000000a1"+"00000000000010000000000500000000"+"00000000000000010000000000000080"+"00000008000000090000000000005000"+`
 		complete`)
-	b.MaskedFetchAdd(8, 0, at, MaskedFetchAdd{}, result)
+	b.Add(WR{ID: 8, Op: WRMaskedFetchAdd, Remote: at, Local: []SGE{result}})
 	_, err = b.Post()
 	require.ErrorContains(t, err, "SetTarget")
 	require.NoError(t, q.Close())
@@ -253,7 +253,7 @@ func TestMaskedDCI(t *testing.T) {
 // TestFlushSequence: FLUSH goes through the pointer that the headers have for
 // it, on a queue pair that the headers describe.
 func TestFlushSequence(t *testing.T) {
-	cfg := QPConfig{Ops: OpFlush | OpMasked}
+	cfg := QPConfig{Ops: opFlush | OpMasked}
 	t.Run("made", func(t *testing.T) {
 		_, p, c, _ := driverRig(t)
 		q, err := p.CreateQP(QPConfig{SendCQ: c, GID: standinGID, Ops: cfg.Ops, KeepReset: true})
@@ -273,8 +273,8 @@ func TestFlushSequence(t *testing.T) {
 	}
 	t.Run("sent", func(t *testing.T) {
 		_, b, _, _ := connected(t, cfg, 2)
-		b.Flush(1, Signaled, Remote{Addr: 0x1000, RKey: 5}, 64, FlushGlobal)
-		b.Flush(2, 0, Remote{Addr: 0x2000, RKey: 6}, 0, FlushGlobal|FlushPersistent)
+		b.flush(1, Signaled, Remote{Addr: 0x1000, RKey: 5}, 64, flushGlobal)
+		b.flush(2, 0, Remote{Addr: 0x2000, RKey: 6}, 0, flushGlobal|flushPersistent)
 		_, err := b.Post()
 		require.NoError(t, err)
 		recorded(t, `

@@ -18,8 +18,8 @@ const (
 	EventQPAccess                         // IBV_EVENT_QP_ACCESS_ERR: an access violation of the peer
 	EventEstablished                      // IBV_EVENT_COMM_EST: the first packet came before [StateRTS]
 	EventSQDrained                        // IBV_EVENT_SQ_DRAINED: [StateSQD]: the sends under way are done
-	EventMigrated                         // IBV_EVENT_PATH_MIG
-	EventMigrationFailed                  // IBV_EVENT_PATH_MIG_ERR
+	eventMigrated                         // IBV_EVENT_PATH_MIG
+	eventMigrationFailed                  // IBV_EVENT_PATH_MIG_ERR
 	EventDeviceFatal                      // IBV_EVENT_DEVICE_FATAL: the device failed, or was removed
 	EventPortActive                       // IBV_EVENT_PORT_ACTIVE
 	EventPortError                        // IBV_EVENT_PORT_ERR: the link went down
@@ -31,7 +31,7 @@ const (
 	EventLastWQE                          // IBV_EVENT_QP_LAST_WQE_REACHED: a queue pair in error takes no more from its shared receive queue
 	EventReregister                       // IBV_EVENT_CLIENT_REREGISTER
 	EventGIDChange                        // IBV_EVENT_GID_CHANGE: the GID table changed
-	EventWQFatal                          // IBV_EVENT_WQ_FATAL
+	eventWQFatal                          // IBV_EVENT_WQ_FATAL
 )
 
 // String is libibverbs' text for the event.

@@ -62,7 +62,7 @@ func ExampleServeLinks() {
 			if string(buf[:m.Len]) == "good bye" {
 				stop()
 			}
-			if err := r.Do(ctx, func(l *verbs.List) { l.SendImm(200) }); err != nil {
+			if err := r.Do(ctx, verbs.SendImmWR(200)); err != nil {
 				return err
 			}
 		}
@@ -151,11 +151,11 @@ func ExampleRequester_Do() {
 	far := link.Regions()[0]
 	copy(mr.Bytes(), "data")
 	mr.Bytes()[100] = 1
-	err = r.Do(ctx, func(l *verbs.List) {
-		l.Write(far.At(1024), mr.SGE(0, 4))
-		l.Write(far.At(1028), mr.SGE(100, 1))
-		l.Read(far.At(1024), mr.SGE(200, 5))
-	})
+	err = r.Do(ctx,
+		verbs.WriteWR(far.At(1024), mr.SGE(0, 4)),
+		verbs.WriteWR(far.At(1028), mr.SGE(100, 1)),
+		verbs.ReadWR(far.At(1024), mr.SGE(200, 5)),
+	)
 	fmt.Printf("%q %v\n", mr.Bytes()[200:205], err)
 	// Prints: "data\x01" <nil>
 }

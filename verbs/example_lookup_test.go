@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/netpath"
 )
 
 // The device and the MTU for a peer, before anything is opened.
@@ -16,7 +17,7 @@ func ExampleResolvePath() {
 	defer cancel()
 	p, err := verbs.ResolvePath(ctx, netip.MustParseAddr("10.77.0.2"))
 	switch {
-	case errors.Is(err, verbs.ErrNoRoute), errors.Is(err, verbs.ErrNotRDMA):
+	case errors.Is(err, netpath.ErrNoRoute), errors.Is(err, netpath.ErrNotRDMA):
 		fmt.Println("use TCP:", err)
 	case err != nil:
 		fmt.Println(err)

@@ -85,7 +85,7 @@ func ExampleBatch_BindWindow() {
 	}
 	defer theirs.Close()
 
-	err = own.Do(ctx, func(l *verbs.List) { l.BindWindow(w, mr, 64, 64, verbs.RemoteRead) })
+	err = own.Do(ctx, verbs.WR{Op: verbs.WRBindWindow, Bind: &verbs.WindowBinding{Window: w, MR: mr, Offset: 64, Length: 64, Access: verbs.RemoteRead}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func ExampleBatch_BindWindow() {
 	}
 	fmt.Printf("%s\n", into.Bytes()[:8])
 
-	err = own.Do(ctx, func(l *verbs.List) { l.LocalInvalidate(window.RKey) })
+	err = own.Do(ctx, verbs.WR{Op: verbs.WRLocalInvalidate, Remote: verbs.Remote{RKey: window.RKey}})
 	if err != nil {
 		log.Fatal(err)
 	}

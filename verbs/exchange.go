@@ -83,3 +83,19 @@ func exchange(conn net.Conn, msg []byte) (Endpoint, error) {
 	}
 	return remote, <-sent
 }
+
+// interruptible makes the end of ctx end reads and writes of conn, until end is
+// called.
+func interruptible(ctx context.Context, conn net.Conn) (end func()) {
+	done := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		conn.SetDeadline(longAgo)
+		close(done)
+	})
+	return func() {
+		if !stop() {
+			<-done
+		}
+		conn.SetDeadline(time.Time{})
+	}
+}

@@ -2,6 +2,17 @@ package verbs
 
 import "github.com/goverbs/goverbs/cgo"
 
+// Bits are those of package experimental.
+const (
+	flushGlobal     = 1
+	flushPersistent = 2
+
+	OnDemand, HugePages                  = onDemand, hugePages
+	FlushableGlobal, FlushablePersistent = flushableGlobal, flushablePersistent
+	OpFlush, FieldSender                 = opFlush, fieldSender
+	FlushGlobal, FlushPersistent         = flushGlobal, flushPersistent
+)
+
 var (
 	CheckTransition = checkTransition
 	ErrNoResult     = errNoResult

@@ -18,13 +18,13 @@ const (
 	OpBindWindow      SendOps = 1 << 8  // IBV_QP_EX_WITH_BIND_MW
 	OpSendInvalidate  SendOps = 1 << 9  // IBV_QP_EX_WITH_SEND_WITH_INV
 	OpAtomicWrite     SendOps = 1 << 12 // IBV_QP_EX_WITH_ATOMIC_WRITE: InfiniBand specification, release 1.6; rdma-core 43
-	OpFlush           SendOps = 1 << 11 // IBV_QP_EX_WITH_FLUSH: the same; built with the headers of rdma-core 45 or later
+	opFlush           SendOps = 1 << 11 // IBV_QP_EX_WITH_FLUSH: the same; built with the headers of rdma-core 45 or later
 	// OpMasked is for masked atomics by raw work queue entries of mlx5.
 	OpMasked SendOps = 1 << 62 // and for [Batch.Raw]
 )
 
 var opNames = map[SendOps]string{OpLocalInvalidate: "LOCAL_INV", OpBindWindow: "BIND_MW", OpSendInvalidate: "SEND_WITH_INV",
-	OpAtomicWrite: "ATOMIC_WRITE", OpFlush: "FLUSH", OpMasked: "masked atomics"}
+	OpAtomicWrite: "ATOMIC_WRITE", opFlush: "FLUSH", OpMasked: "masked atomics"}
 
 func (o SendOps) String() string {
 	if o == 0 {
@@ -53,8 +53,8 @@ func (q *QP) init(cfg QPConfig) (cgo.QPInit, error) {
 	}
 	in := cgo.QPInit{Type: uint32(q.typ), SendCQ: q.sendCQ.cq, RecvCQ: q.recvCQ.cq, Cap: q.cap, SigAll: q.sigAll,
 		Extended: cfg.Extended || q.ops != 0, SendOps: uint64(usualOps[q.typ] | q.ops&^OpMasked),
-		SoftRoCE: q.pd.dev.SoftRoCE(), SendPath: q.sendCQ.path}
-	if q.ops&OpFlush != 0 && cgo.FlushOffset() == 0 {
+		SoftRoCE: q.pd.dev.softRoCE(), SendPath: q.sendCQ.path}
+	if q.ops&opFlush != 0 && cgo.FlushOffset() == 0 {
 		return refuse(ErrUnsupported, "FLUSH: this program was built with headers older than rdma-core 45")
 	}
 	if q.srq != nil {
@@ -124,11 +124,6 @@ func (q *QP) init(cfg QPConfig) (cgo.QPInit, error) {
 	return in, nil
 }
 
-// opcodeNames is for the refusal of a request that its queue pair was not made for.
-var opcodeNames = map[uint32]string{opWrite: "WRITE", opWriteImm: "WRITE with immediate", opSend: "SEND", opSendImm: "SEND with immediate", opRead: "READ",
-	opCmpSwap: "CMP_SWAP", opFetchAdd: "FETCH_ADD", opLocalInv: "LOCAL_INV", opBindMW: "BIND_MW", opSendInv: "SEND_WITH_INV",
-	cgo.WRFlush: "FLUSH", cgo.WRAtomicWrite: "ATOMIC_WRITE", cgo.WRRaw: "a raw work queue entry"}
-
 // unsupportedBy says which of the requests of a batch the extended calls of the
 // queue pair lack.
 func (b *Batch) unsupportedBy() string {
@@ -141,9 +136,6 @@ func (b *Batch) unsupportedBy() string {
 	return "by the extended calls of this provider"
 }
 
-// Ops are the operations beyond the usual that the queue pair was made for.
-func (q *QP) Ops() SendOps { return q.ops }
-
 // unsupported turns the errno by which kernel and providers refuse what they do
 // not have into ErrUnsupported, errno included.
 func unsupported(err error) error {
@@ -155,30 +147,27 @@ func unsupported(err error) error {
 	return err
 }
 
-// AtomicWrite adds a WRITE of 8 bytes, in host byte order, that peers see whole
-// and after all earlier WRITEs of the queue pair. The queue pair must be made
-// with [OpAtomicWrite].
-func (b *Batch) AtomicWrite(id uint64, flags SendFlags, at Remote, value uint64) {
-	if b.qp.ops&OpAtomicWrite == 0 {
-		b.fail(ErrUnsupported, "the queue pair was made without OpAtomicWrite")
+func (b *Batch) atomicWrite(w *WR) {
+	if err := b.wrongAtomicWrite(w.Remote); err != nil {
+		b.keep(err)
 		return
 	}
-	if at.Addr%8 != 0 && at != badRemote {
-		b.fail(ErrRange, "an atomic WRITE needs an 8-byte aligned word")
-		return
-	}
-	if w := b.next(id, cgo.WRAtomicWrite, flags&^Inline, at, nil); w != nil {
-		w.SetAtomic(at.Addr, 0, value, at.RKey)
+	if r := b.next(w.ID, cgo.WRAtomicWrite, w.Flags&^Inline, w.Remote, nil); r != nil {
+		r.SetAtomic(w.Remote.Addr, 0, w.Value, w.Remote.RKey)
 	}
 }
 
-// FlushType says what a FLUSH reaches.
-type FlushType uint8
-
-const (
-	FlushGlobal     FlushType = 1 // IBV_FLUSH_GLOBAL: the data is visible to all of the peer's host
-	FlushPersistent FlushType = 2 // IBV_FLUSH_PERSISTENT: it survives a loss of power
-)
+func (b *Batch) wrongAtomicWrite(at Remote) error {
+	switch {
+	case b.qp.ops&OpAtomicWrite == 0:
+		return b.addError(ErrUnsupported, "the queue pair was made without OpAtomicWrite")
+	case at == badRemote:
+		return b.wrong(opWrite, 0, at, nil)
+	case at.Addr%8 != 0:
+		return b.addError(ErrRange, "an atomic WRITE needs an 8-byte aligned word")
+	}
+	return nil
+}
 
 // How much a FLUSH reaches (enum ibv_selectivity_level).
 const (
@@ -186,12 +175,9 @@ const (
 	flushRegion = 1
 )
 
-// Flush adds a FLUSH: it completes once all earlier WRITEs of the queue pair to
-// length bytes at that place are visible or persistent. 0 bytes means the whole
-// region. The queue pair must be made with [OpFlush]; the peer's queue pair
-// ([QPConfig.Access]) and region with [FlushableGlobal] or [FlushablePersistent].
-func (b *Batch) Flush(id uint64, flags SendFlags, at Remote, length uint32, what FlushType) {
-	if b.qp.ops&OpFlush == 0 {
+// flush is [experimental.Flush].
+func (b *Batch) flush(id uint64, flags SendFlags, at Remote, length uint32, what uint8) {
+	if b.qp.ops&opFlush == 0 {
 		b.fail(ErrUnsupported, "the queue pair was made without OpFlush")
 		return
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/experimental"
 	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
@@ -90,8 +91,12 @@ func TestExtendedNotMadeFor(t *testing.T) {
 		name string
 		add  func(b *verbs.Batch, at verbs.Remote, local verbs.SGE)
 	}{
-		{verbs.RC, "SEND_WITH_INV", func(b *verbs.Batch, _ verbs.Remote, local verbs.SGE) { b.SendInvalidate(2, verbs.Signaled, 7, local) }},
-		{verbs.RC, "LOCAL_INV", func(b *verbs.Batch, _ verbs.Remote, local verbs.SGE) { b.LocalInvalidate(2, verbs.Signaled, 7) }},
+		{verbs.RC, "SEND_WITH_INV", func(b *verbs.Batch, _ verbs.Remote, local verbs.SGE) {
+			b.Add(verbs.WR{ID: 2, Flags: verbs.Signaled, Op: verbs.WRSendInvalidate, Remote: verbs.Remote{RKey: 7}, Local: []verbs.SGE{local}})
+		}},
+		{verbs.RC, "LOCAL_INV", func(b *verbs.Batch, _ verbs.Remote, local verbs.SGE) {
+			b.Add(verbs.WR{ID: 2, Flags: verbs.Signaled, Op: verbs.WRLocalInvalidate, Remote: verbs.Remote{RKey: 7}})
+		}},
 		{verbs.UC, "READ", func(b *verbs.Batch, at verbs.Remote, local verbs.SGE) { b.Read(2, verbs.Signaled, at, local) }},
 		{verbs.UC, "FETCH_ADD", func(b *verbs.Batch, at verbs.Remote, local verbs.SGE) { b.FetchAdd(2, verbs.Signaled, at, 1, local) }},
 	} {
@@ -220,7 +225,7 @@ func TestExtendedPostDatagrams(t *testing.T) {
 	b.Recv(t, 2, 4096)
 	copy(a.MR.Bytes(), "datagram")
 	batch := a.Batch(t, 2)
-	batch.SendToImm(1, verbs.Signaled, 77, rig.Dest(t, a, b), a.MR.SGE(0, 8))
+	batch.Add(verbs.WR{ID: 1, Flags: verbs.Signaled, Op: verbs.WRSendImm, Imm: 77, To: new(rig.Dest(t, a, b)), Local: []verbs.SGE{a.MR.SGE(0, 8)}})
 	a.Do(t, batch, 1)
 	wc := b.Wait(t, 1)[0]
 	require.NoError(t, wc.Err())
@@ -313,10 +318,10 @@ func offers(t *testing.T, op verbs.SendOps) (yes bool) {
 		p := rig.Ports(t)
 		s := rig.NewSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{})
 		b := s.Batch(t, 2)
-		if op == verbs.OpFlush {
-			b.Flush(1, verbs.Signaled, s.MR.Region().At(0), 64, verbs.FlushGlobal)
+		if op == experimental.OpFlush {
+			experimental.Flush(b, 1, verbs.Signaled, s.MR.Region().At(0), 64, experimental.FlushGlobal)
 		} else {
-			b.AtomicWrite(1, verbs.Signaled, s.MR.Region().At(0), 1)
+			b.Add(verbs.WR{ID: 1, Flags: verbs.Signaled, Op: verbs.WRAtomicWrite, Remote: s.MR.Region().At(0), Value: 1})
 		}
 		_, err := b.Post()
 		require.ErrorIs(t, err, verbs.ErrUnsupported, "made without the operation")
@@ -336,7 +341,7 @@ func TestAtomicWrite(t *testing.T) {
 	}
 	a, b := rig.NewPair(t, verbs.QPConfig{Ops: verbs.OpAtomicWrite}, verbs.CQConfig{}, verbs.ConnectConfig{})
 	batch := a.Batch(t, 2)
-	batch.AtomicWrite(1, verbs.Signaled, b.MR.Region().At(64), 0x1122334455667788)
+	batch.Add(verbs.WR{ID: 1, Flags: verbs.Signaled, Op: verbs.WRAtomicWrite, Remote: b.MR.Region().At(64), Value: 0x1122334455667788})
 	_, err := batch.Post()
 	require.NoError(t, err)
 	wc := a.Wait(t, 1)[0]
@@ -351,17 +356,17 @@ func TestAtomicWrite(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 0x1122334455667788, v)
 
-	batch.AtomicWrite(2, verbs.Signaled, b.MR.Region().At(65), 1)
+	batch.Add(verbs.WR{ID: 2, Flags: verbs.Signaled, Op: verbs.WRAtomicWrite, Remote: b.MR.Region().At(65), Value: 1})
 	_, err = batch.Post()
 	require.ErrorIs(t, err, verbs.ErrRange)
 }
 
 func TestFlush(t *testing.T) {
-	if !offers(t, verbs.OpFlush) {
+	if !offers(t, experimental.OpFlush) {
 		return
 	}
-	x, y := rig.NewPair(t, verbs.QPConfig{Ops: verbs.OpFlush, Access: verbs.RemoteWrite | verbs.FlushableGlobal}, verbs.CQConfig{}, verbs.ConnectConfig{})
-	mr, err := y.PD.AllocMR(4096, verbs.MRConfig{Access: verbs.RemoteWrite | verbs.FlushableGlobal})
+	x, y := rig.NewPair(t, verbs.QPConfig{Ops: experimental.OpFlush, Access: verbs.RemoteWrite | experimental.FlushableGlobal}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	mr, err := y.PD.AllocMR(4096, verbs.MRConfig{Access: verbs.RemoteWrite | experimental.FlushableGlobal})
 	if features, ferr := y.Dev.Features(); ferr == nil && !features.FlushGlobal {
 		refused(t, "FLUSH", err) // kernels before 6.3
 		return
@@ -370,7 +375,7 @@ func TestFlush(t *testing.T) {
 	defer mr.Close()
 	batch := x.Batch(t, 2)
 	batch.WriteInline(1, 0, mr.Region().At(0), nil)
-	batch.Flush(2, verbs.Signaled, mr.Region().At(0), 64, verbs.FlushGlobal)
+	experimental.Flush(batch, 2, verbs.Signaled, mr.Region().At(0), 64, experimental.FlushGlobal)
 	_, err = batch.Post()
 	require.NoError(t, err)
 	wc := x.Wait(t, 1)[0]
@@ -422,7 +427,7 @@ func TestDomainsModerationRate(t *testing.T) {
 	refused(t, "moderation", a.CQ.Moderate(4, 100*time.Microsecond))
 	require.ErrorIs(t, a.CQ.Moderate(-1, 0), verbs.ErrAttributes)
 	require.ErrorIs(t, a.CQ.Moderate(1, time.Hour), verbs.ErrAttributes)
-	refused(t, "rate limit", a.QP.SetRate(1000, 0, 0))
+	refused(t, "rate limit", experimental.SetRate(a.QP, 1000, 0, 0))
 }
 
 func TestResizeCQ(t *testing.T) {
@@ -452,21 +457,21 @@ func TestMemoryKinds(t *testing.T) {
 	f, err := os.Open("/dev/null")
 	require.NoError(t, err)
 	defer f.Close()
-	_, err = a.PD.RegisterDMABuf(f, 0, 4096, verbs.MRConfig{})
+	_, err = experimental.RegisterDMABuf(a.PD, f, 0, 4096, verbs.MRConfig{})
 	require.Error(t, err, "no dmabuf")
 	if errors.Is(err, verbs.ErrUnsupported) {
 		refused(t, "dmabuf", err)
 	}
 
-	lazy, err := a.PD.AllocMR(4096, verbs.MRConfig{Access: verbs.OnDemand})
+	lazy, err := a.PD.AllocMR(4096, verbs.MRConfig{Access: experimental.OnDemand})
 	if features, ferr := a.Dev.Features(); ferr == nil && !features.OnDemand {
 		refused(t, "on-demand paging", err)
 	} else {
 		require.NoError(t, err)
-		require.NoError(t, lazy.Prefetch(0, 4096, verbs.AdvisePrefetchWrite, true))
+		require.NoError(t, experimental.Prefetch(lazy, 0, 4096, experimental.AdvisePrefetchWrite, true))
 		require.NoError(t, lazy.Close())
 	}
-	all, err := a.PD.RegisterAddressSpace(verbs.MRConfig{})
+	all, err := experimental.RegisterAddressSpace(a.PD, verbs.MRConfig{})
 	if !refused(t, "implicit on-demand paging", err) {
 		require.NoError(t, all.Close())
 	}
@@ -475,8 +480,8 @@ func TestMemoryKinds(t *testing.T) {
 		require.NoError(t, raw.Activate())
 		require.NoError(t, raw.Close())
 	}
-	refused(t, "prefetch", a.MR.Prefetch(0, 4096, verbs.AdvisePrefetch, true))
-	require.ErrorIs(t, a.MR.Prefetch(-1, 1, verbs.AdvisePrefetch, true), verbs.ErrRange)
+	refused(t, "prefetch", experimental.Prefetch(a.MR, 0, 4096, experimental.AdvisePrefetch, true))
+	require.ErrorIs(t, experimental.Prefetch(a.MR, -1, 1, experimental.AdvisePrefetch, true), verbs.ErrRange)
 
 	// Rights taken back from a region hold for requests that come later.
 	other, err := b.PD.AllocMR(4096, verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite})
@@ -604,15 +609,15 @@ func TestWindows(t *testing.T) {
 	w2, err := b.PD.AllocWindow(verbs.Window2)
 	require.NoError(t, err)
 	bind := b.Batch(t, 2)
-	bind.BindWindow(2, verbs.Signaled, w1, mr, 0, 64, verbs.RemoteRead)
+	bind.Add(verbs.WR{ID: 2, Flags: verbs.Signaled, Op: verbs.WRBindWindow, Bind: &verbs.WindowBinding{Window: w1, MR: mr, Offset: 0, Length: 64, Access: verbs.RemoteRead}})
 	_, err = bind.Post()
 	require.ErrorIs(t, err, verbs.ErrAttributes, "type 1 in a batch")
-	bind.BindWindow(2, verbs.Signaled, w2, mr, 4096, 1000, verbs.RemoteRead|verbs.RemoteWrite)
+	bind.Add(verbs.WR{ID: 2, Flags: verbs.Signaled, Op: verbs.WRBindWindow, Bind: &verbs.WindowBinding{Window: w2, MR: mr, Offset: 4096, Length: 1000, Access: verbs.RemoteRead | verbs.RemoteWrite}})
 	b.Do(t, bind, 1)
 	region := w2.Region()
 	wc = read(region, 0)
 	require.NoError(t, wc.Err())
-	bind.LocalInvalidate(3, verbs.Signaled, region.RKey)
+	bind.Add(verbs.WR{ID: 3, Flags: verbs.Signaled, Op: verbs.WRLocalInvalidate, Remote: verbs.Remote{RKey: region.RKey}})
 	wcs := b.Do(t, bind, 1)
 	require.Equal(t, verbs.WCLocalInv, wcs[0].Opcode())
 	wc = read(region, 0)
@@ -636,9 +641,9 @@ func TestBoundToNothing(t *testing.T) {
 	}
 	first, second := b.Batch(t, 1), b.Batch(t, 1)
 	left, mr := region(), region()
-	first.BindWindow(1, verbs.Signaled, w, left, 0, 64, verbs.RemoteRead)
+	first.Add(verbs.WR{ID: 1, Flags: verbs.Signaled, Op: verbs.WRBindWindow, Bind: &verbs.WindowBinding{Window: w, MR: left, Offset: 0, Length: 64, Access: verbs.RemoteRead}})
 	require.ErrorIs(t, left.Close(), verbs.ErrInUse)
-	second.BindWindow(2, verbs.Signaled, w, mr, 0, 64, verbs.RemoteRead)
+	second.Add(verbs.WR{ID: 2, Flags: verbs.Signaled, Op: verbs.WRBindWindow, Bind: &verbs.WindowBinding{Window: w, MR: mr, Offset: 0, Length: 64, Access: verbs.RemoteRead}})
 	require.NoError(t, left.Close(), "the window has gone elsewhere")
 	n, err := first.Post()
 	require.ErrorIs(t, err, verbs.ErrClosed)
@@ -662,10 +667,10 @@ func TestSendInvalidate(t *testing.T) {
 		return
 	}
 	bind := b.Batch(t, 1)
-	bind.BindWindow(2, verbs.Signaled, w, mr, 0, 4096, verbs.RemoteRead)
+	bind.Add(verbs.WR{ID: 2, Flags: verbs.Signaled, Op: verbs.WRBindWindow, Bind: &verbs.WindowBinding{Window: w, MR: mr, Offset: 0, Length: 4096, Access: verbs.RemoteRead}})
 	b.Do(t, bind, 1)
 	batch := a.Batch(t, 1)
-	batch.SendInvalidate(5, verbs.Signaled, w.Region().RKey, a.MR.SGE(0, 8))
+	batch.Add(verbs.WR{ID: 5, Flags: verbs.Signaled, Op: verbs.WRSendInvalidate, Remote: verbs.Remote{RKey: w.Region().RKey}, Local: []verbs.SGE{a.MR.SGE(0, 8)}})
 	a.Do(t, batch, 1)
 	wc := b.Wait(t, 1)[0]
 	require.NoError(t, wc.Err())

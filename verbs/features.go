@@ -12,19 +12,19 @@ import (
 // Features are what a device can do beyond what every device can.
 type Features struct {
 	DeviceAttr
-	OnDemand      bool   // memory that is not pinned: [OnDemand]
+	OnDemand      bool   // memory that is not pinned: experimental.OnDemand
 	OnDemandRC    uint32 // enum ibv_odp_transport_cap_bits
 	OnDemandUD    uint32
 	TimestampMask uint64 // bits of a completion's timestamp; 0: none
 	ClockKHz      uint64 // rate of the device's clock
-	MinRate       uint32 // kbit/s that [QP.SetRate] takes; 0: none
+	MinRate       uint32 // kbit/s that experimental.SetRate takes; 0: none
 	MaxRate       uint32
 	MaxModerate   int           // completions of [CQ.Moderate]; 0: none
 	MaxModeration time.Duration // and its time
-	DeviceMemory  uint64        // bytes that [Device.AllocDeviceMemory] may have; 0: none
+	DeviceMemory  uint64        // bytes that experimental.AllocDeviceMemory may have; 0: none
 	Window1       bool          // memory windows
 	Window2       bool
-	// What regions may be made [FlushableGlobal] and [FlushablePersistent] for.
+	// What regions may be made experimental.FlushableGlobal and FlushablePersistent for.
 	FlushGlobal, FlushPersistent bool
 	Mlx5                         *Mlx5Features // nil on other devices
 	EFA                          *EFAFeatures
@@ -91,9 +91,9 @@ func (d *Device) lacks(a Access) string {
 	f, err := d.Features()
 	switch {
 	case err != nil:
-	case a&OnDemand != 0 && !f.OnDemand:
+	case a&onDemand != 0 && !f.OnDemand:
 		return "on-demand paging"
-	case a&FlushableGlobal != 0 && !f.FlushGlobal, a&FlushablePersistent != 0 && !f.FlushPersistent:
+	case a&flushableGlobal != 0 && !f.FlushGlobal, a&flushablePersistent != 0 && !f.FlushPersistent:
 		return "FLUSH"
 	case a&RemoteAtomic != 0 && f.Atomic == AtomicNone:
 		return "atomics"
@@ -167,11 +167,8 @@ func (d *Device) Clock() (uint64, error) {
 	return t, err
 }
 
-// SetRate limits what the queue pair sends, in kbit/s; burst and packet are the
-// largest burst and the typical packet in bytes, or 0. 0 kbit/s ends the limit.
-// The queue pair must be in [StateRTS]. A device without rates ([Features].MaxRate)
-// refuses with [ErrUnsupported].
-func (q *QP) SetRate(kbps uint32, burst uint32, packet uint16) error {
+// setRate is [experimental.SetRate].
+func (q *QP) setRate(kbps uint32, burst uint32, packet uint16) error {
 	const op = "limit rate of"
 	return q.life.With(op, func() error {
 		err := unsupported(cgo.RateLimitQP(q.qp, kbps, burst, packet))

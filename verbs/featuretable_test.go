@@ -78,7 +78,7 @@ func TestFeatureTable(t *testing.T) {
 // rdmacm.F. All tests are without a package.
 func names(t *testing.T) map[string]bool {
 	has := make(map[string]bool)
-	for _, folder := range []string{".", "rdmacm", "stream"} {
+	for _, folder := range []string{".", "rdmacm", "stream", "experimental"} {
 		code, tests, err := declared.In(folder)
 		require.NoError(t, err)
 		for name := range code {

@@ -73,6 +73,14 @@ func (d *Device) GIDFor(local net.Addr) (GIDEntry, error) {
 	return d.LocalGID(GIDQuery{Addr: addrOf(local)})
 }
 
+// addrOf is the IP address of a connection's end, if it has one.
+func addrOf(a net.Addr) netip.Addr {
+	if t, ok := a.(*net.TCPAddr); ok {
+		return t.AddrPort().Addr().Unmap()
+	}
+	return netip.Addr{}
+}
+
 func (q GIDQuery) String() string {
 	s := "any address"
 	if q.Addr.IsValid() {

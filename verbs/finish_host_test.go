@@ -38,7 +38,7 @@ type endedFunc func(error) error
 
 func (f endedFunc) Ended(err error) error { return f(err) }
 
-func oneWrite(l *List) { l.Write(wordAt, wordSGE) }
+var oneWrite = WriteWR(wordAt, wordSGE)
 
 // closes requires that everything that one waits for in Close is released.
 func closes(t *testing.T, c io.Closer) {

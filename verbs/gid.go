@@ -104,7 +104,7 @@ func (d *Device) mtuOn(port Port, gid GIDEntry) (MTU, error) {
 	if err != nil { // the netdev is in another network namespace
 		return port.ActiveMTU, nil
 	}
-	mtu := pathMTU(port.LinkLayer, port.ActiveMTU, RoCEMTU(ip))
+	mtu := pathMTU(port.LinkLayer, port.ActiveMTU, roceMTU(ip))
 	if mtu == 0 {
 		return 0, opError("find the MTU on", d.name, ErrAttributes, "the netdev of ", gid, " carries ", ip, " bytes, and RoCE needs 352")
 	}

@@ -8,11 +8,8 @@ import (
 	"time"
 )
 
-// FindGIDAgain returns the entry that an earlier one has become: the same GID of the same
-// type on the same port and, if the GID is link-local or several netdevs have it, of the
-// same netdev. Its index is another one if the address has gone and come back meanwhile. It
-// fails with [ErrNoGID] while the address is gone.
-func (d *Device) FindGIDAgain(e GIDEntry) (GIDEntry, error) {
+// findGIDAgain is [driver.FindGIDAgain].
+func (d *Device) findGIDAgain(e GIDEntry) (GIDEntry, error) {
 	all, err := d.GIDs()
 	if err != nil {
 		return GIDEntry{}, err
@@ -39,22 +36,9 @@ func (e GIDEntry) again(all []GIDEntry) (now GIDEntry, ok bool) {
 	return now, ok
 }
 
-// FollowGID follows a GID through changes of the GID table. From the call on, it yields the
-// GID's entry, or the error of [Device.FindGIDAgain], each time that the table or the state
-// of the GID's port has changed, until ctx is done or the device is closed:
-//
-//	for now, err := range device.FollowGID(ctx, gid, nil) { ... }
-//
-// Address handles and queue pairs that were made with another index than the entry has now
-// reach nothing any more. Even if the index is the same, handles may hold a link-layer
-// address that is out of date. Events that come while the body of the loop runs are yielded
-// as one.
-//
-// A token in doubt, which may be nil, has the GID looked up without an event, at most once in
-// 100 ms; while the GID is gone, it is looked up each second. What is found then is yielded if
-// it differs from what was known before.
-func (d *Device) FollowGID(ctx context.Context, e GIDEntry, doubt <-chan struct{}) iter.Seq2[GIDEntry, error] {
-	return follow(ctx, d.async, e, doubt, d.FindGIDAgain)
+// followGID is [driver.FollowGID].
+func followGID(ctx context.Context, d *Device, e GIDEntry, doubt <-chan struct{}) iter.Seq2[GIDEntry, error] {
+	return follow(ctx, d.async, e, doubt, d.findGIDAgain)
 }
 
 const (

@@ -71,9 +71,8 @@ func (q *QP) freeKeepAlive() {
 	q.sendCQ.unkeep()
 }
 
-// KeepAlive starts the keep-alive of [QPConfig.KeepAlive] on a queue pair that other code
-// has connected, with a peer that allows [RemoteWrite]. Without one it does nothing.
-func (q *QP) KeepAlive() {
+// keepAlive starts the keep-alive of a queue pair that is connected.
+func (q *QP) keepAlive() {
 	k := q.keep
 	if k == nil {
 		return

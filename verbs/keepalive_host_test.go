@@ -18,7 +18,7 @@ func keptSide(t *testing.T, every time.Duration) (*CQ, *QP) {
 	t.Helper()
 	d, p, _, _ := driverRig(t)
 	cfg := QPConfig{Extended: true, GID: standinGID, MaxSendWR: 8, KeepAlive: every}
-	c, err := d.CreateCQFor(cfg)
+	c, err := d.createCQFor(cfg)
 	require.NoError(t, err)
 	cfg.SendCQ = c
 	q, err := p.CreateQP(cfg)
@@ -61,7 +61,7 @@ func TestKeepAliveIsSentOnceInATime(t *testing.T) {
 func TestKeepAliveOfAnEarlierConnection(t *testing.T) {
 	_, q := keptSide(t, time.Hour)
 	old := q.keep.timer
-	q.KeepAlive()
+	q.keepAlive()
 	require.True(t, q.keepAliveGoesOn(old, true, false))
 	require.True(t, q.keepAliveGoesOn(old, false, true))
 	require.NotNil(t, q.keep.timer)

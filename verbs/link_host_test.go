@@ -25,11 +25,11 @@ import (
 func hostLink(t *testing.T) (*PD, *Link) {
 	t.Helper()
 	d, p, c, _ := driverRig(t)
-	l, _, err := PrepareLink(d, standinGID, LinkConfig{PD: p, QP: QPConfig{Extended: true, SendCQ: c, KeepAlive: -1}})
+	l, _, err := prepareLink(d, standinGID, LinkConfig{PD: p, QP: QPConfig{Extended: true, SendCQ: c, KeepAlive: -1}})
 	require.NoError(t, err)
 	e := Endpoint{Type: RC, QPN: 0x99, PSN: 1, GID: standinPeer, MTU: MTU4096}
 	require.NoError(t, l.QP().Connect(e, ConnectConfig{}))
-	l.Connected(nil, e)
+	l.connected(nil, e)
 	return p, l
 }
 
@@ -44,27 +44,20 @@ func within(t *testing.T, d time.Duration, what string, f func()) {
 	}
 }
 
-// A list that registers memory while it is made, beside Close.
+// A link registers nothing while it is being closed.
 func TestLinkClosesWhileItsMethodsAreCalled(t *testing.T) {
 	_, l := hostLink(t)
 	r, err := l.Requester()
 	require.NoError(t, err)
-	building, closing := make(chan struct{}), make(chan struct{})
+	require.True(t, r.posting.Try())
 	var wg sync.WaitGroup
-	wg.Go(func() {
-		r.Do(context.Background(), func(*List) {
-			close(building)
-			<-closing
-			_, err := l.AllocMR(64, MRConfig{})
-			require.ErrorIs(t, err, ErrClosed)
-			_, err = l.Requester()
-			require.ErrorIs(t, err, ErrClosed)
-		})
-	})
-	<-building
 	wg.Go(func() { require.NoError(t, l.Close()) })
-	Parked(t, "select", "verbs.(*Link).Close") // until the list is made
-	close(closing)
+	Parked(t, "select", "verbs.(*Link).Close") // until no call posts
+	_, err = l.AllocMR(64, MRConfig{})
+	require.ErrorIs(t, err, ErrClosed)
+	_, err = l.Requester()
+	require.ErrorIs(t, err, ErrClosed)
+	r.posting.Release()
 	within(t, 5*time.Second, "Close beside AllocMR", wg.Wait)
 }
 
@@ -95,7 +88,7 @@ func TestLinkClosesItsRequesterFirst(t *testing.T) {
 		return nil
 	}))
 	var c Call
-	require.NoError(t, r.Go(t.Context(), &c, func(l *List) { l.Write(wordAt, wordSGE) }))
+	require.NoError(t, r.Go(t.Context(), &c, WriteWR(wordAt, wordSGE)))
 	time.AfterFunc(10*time.Millisecond, func() { standin.Complete(l.QP().Num(), r.underWay()[0], uint32(WCFlushed)) })
 	require.NoError(t, l.Close())
 	require.ErrorIs(t, c.Wait(t.Context()), ErrClosed)
@@ -216,7 +209,7 @@ func TestDialLinkGreetsFirst(t *testing.T) {
 // may be the cause.
 func TestLinkReceivesApart(t *testing.T) {
 	d, p, c, _ := driverRig(t)
-	l, _, err := PrepareLink(d, standinGID, LinkConfig{
+	l, _, err := prepareLink(d, standinGID, LinkConfig{
 		PD: p, QP: QPConfig{Extended: true, KeepAlive: -1, SendCQ: c, MaxSendWR: 4, MaxRecvWR: 4}, ReceiveApart: true, Receive: &ReceiverConfig{Size: 16},
 	})
 	require.NoError(t, err)
@@ -230,7 +223,7 @@ func TestLinkReceivesApart(t *testing.T) {
 	begin := func() *Call {
 		t.Helper()
 		var call Call
-		require.NoError(t, r.Go(t.Context(), &call, func(l *List) { l.Send(mr.SGE(0, 8)) }))
+		require.NoError(t, r.Go(t.Context(), &call, SendWR(mr.SGE(0, 8))))
 		require.False(t, call.Done())
 		return &call
 	}

@@ -125,7 +125,7 @@ func TestLinkOfDatagrams(t *testing.T) {
 	r, err := ls[0].Requester()
 	require.NoError(t, err)
 	copy(mrs[0].Bytes(), "a datagram")
-	require.NoError(t, r.Do(t.Context(), func(l *verbs.List) { l.SendTo(ls[0].Destination(), mrs[0].SGE(0, 10)) }))
+	require.NoError(t, r.Do(t.Context(), verbs.WR{Op: verbs.WRSend, To: new(ls[0].Destination()), Local: []verbs.SGE{mrs[0].SGE(0, 10)}}))
 	var wcs [1]verbs.WC
 	_, err = ls[1].CQ().Wait(t.Context(), wcs[:])
 	require.NoError(t, err)

@@ -119,7 +119,7 @@ func sameRoute(conn net.Conn, gid GIDEntry) bool {
 // GID take it; else the largest.
 func routeMTU(conn net.Conn, gid GIDEntry) MTU {
 	if sameRoute(conn, gid) {
-		if m := RoCEMTU(socketMTU(conn.(syscall.Conn))); m != 0 {
+		if m := roceMTU(socketMTU(conn.(syscall.Conn))); m != 0 {
 			return m
 		}
 	}

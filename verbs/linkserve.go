@@ -51,7 +51,7 @@ func newLinkOf(ctx context.Context, conn net.Conn, cfg LinkConfig, first *Endpoi
 	}
 	qp := l.qp
 	// Without a requester nothing else ends the queue pair.
-	h := hangup.New(conn, func(err error) { qp.Fail(hangupCause(err)) })
+	h := hangup.New(conn, func(err error) { qp.fail(hangupCause(err)) })
 	owned = true
 	if err := l.own(h); err != nil { // Setup had it closed
 		return nil, err

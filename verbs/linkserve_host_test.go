@@ -220,7 +220,7 @@ func TestLinkPartsDoNotReturn(t *testing.T) {
 			end()
 			return Offer{}, nil
 		}}
-		abnormal(t, "PrepareLink", func() { PrepareLink(d, standinGID, cfg) })
+		abnormal(t, "PrepareLink", func() { prepareLink(d, standinGID, cfg) })
 		require.Zero(t, p.life.Children("mr"))
 		require.Zero(t, p.life.Children("qp"))
 
@@ -248,7 +248,7 @@ func TestLinkPartsDoNotReturn(t *testing.T) {
 		require.Zero(t, p.life.Children("qp"))
 
 		cfg.Setup = func(l *Link) (Offer, error) { return Offer{}, l.AddCloser(endingCloser(end)) }
-		link, _, err := PrepareLink(d, standinGID, cfg)
+		link, _, err := prepareLink(d, standinGID, cfg)
 		require.NoError(t, err)
 		abnormal(t, "Close", func() { link.Close() })
 		closes(t, link)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"io"
 	"net"
-	"net/netip"
 	"time"
 )
 
@@ -70,11 +69,8 @@ func (l *Link) make(ctx context.Context, conn net.Conn, cfg *LinkConfig) (Offer,
 	return l.build(cfg, gid)
 }
 
-// PrepareLink makes the parts of a link for other code that connects the queue pair, as
-// package rdmacm does. The peer must be sent the offer. [Link.Connected] completes the
-// link; if the connection fails, Close it. The device is for a link with no PD in its
-// config, and stays open.
-func PrepareLink(dev *Device, gid GIDEntry, cfg LinkConfig) (_ *Link, offer Offer, err error) {
+// prepareLink is [driver.PrepareLink].
+func prepareLink(dev *Device, gid GIDEntry, cfg LinkConfig) (_ *Link, offer Offer, err error) {
 	l := &Link{pd: cfg.PD}
 	made := false
 	defer closeUnless(&made, l, &err)
@@ -92,9 +88,8 @@ func PrepareLink(dev *Device, gid GIDEntry, cfg LinkConfig) (_ *Link, offer Offe
 	return l, offer, nil
 }
 
-// Connected completes a link of [PrepareLink]. peer is the endpoint that the peer sent;
-// connection, if there is one, closes before the rest.
-func (l *Link) Connected(connection io.Closer, peer Endpoint) {
+// connected is [driver.Connected].
+func (l *Link) connected(connection io.Closer, peer Endpoint) {
 	l.peer.Store(&peer)
 	if connection != nil {
 		l.own(connection)
@@ -107,7 +102,7 @@ func (l *Link) build(cfg *LinkConfig, gid GIDEntry) (Offer, error) {
 	qc.GID = gid
 	var err error
 	if qc.SendCQ == nil {
-		if l.cq, err = dev.CreateCQFor(qc); err != nil {
+		if l.cq, err = dev.createCQFor(qc); err != nil {
 			return Offer{}, err
 		}
 		l.own(l.cq)
@@ -211,28 +206,4 @@ func (l *Link) join(cfg ConnectConfig) error {
 	l.own(ah)
 	l.to = Destination{AH: ah, QPN: peer.QPN, QKey: peer.QKey}
 	return nil
-}
-
-// interruptible makes the end of ctx end reads and writes of conn, until end is
-// called.
-func interruptible(ctx context.Context, conn net.Conn) (end func()) {
-	done := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		conn.SetDeadline(longAgo)
-		close(done)
-	})
-	return func() {
-		if !stop() {
-			<-done
-		}
-		conn.SetDeadline(time.Time{})
-	}
-}
-
-// addrOf is the IP address of a connection's end, if it has one.
-func addrOf(a net.Addr) netip.Addr {
-	if t, ok := a.(*net.TCPAddr); ok {
-		return t.AddrPort().Addr().Unmap()
-	}
-	return netip.Addr{}
 }

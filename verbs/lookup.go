@@ -11,23 +11,6 @@ import (
 	"github.com/goverbs/goverbs/verbs/netpath"
 )
 
-// Errors of looking up addresses and paths.
-var (
-	// ErrNoAddress: no netdev of this network namespace has the address.
-	ErrNoAddress = netpath.ErrNoAddress
-	// ErrNoNetdev: this network namespace has no netdev of that name.
-	ErrNoNetdev = netpath.ErrNoNetdev
-	// ErrNotRDMA: neither the netdev nor what it is stacked on belongs to an
-	// RDMA device.
-	ErrNotRDMA = netpath.ErrNotRDMA
-	// ErrLinkDown: the netdev is down or has no carrier.
-	ErrLinkDown = netpath.ErrLinkDown
-	// ErrNoRoute: the kernel has no route to the address.
-	ErrNoRoute = netpath.ErrNoRoute
-	// ErrNoNeighbour: the next hop did not reply with its link-layer address.
-	ErrNoNeighbour = netpath.ErrNoNeighbour
-)
-
 // Local is the place where a netdev or an address of this host meets RDMA.
 type Local struct {
 	Device string
@@ -45,7 +28,7 @@ type Local struct {
 }
 
 // MTU is the largest MTU that both the port and the netdev carry.
-func (l Local) MTU() MTU { return pathMTU(l.LinkLayer, l.ActiveMTU, RoCEMTU(l.NetdevMTU)) }
+func (l Local) MTU() MTU { return pathMTU(l.LinkLayer, l.ActiveMTU, roceMTU(l.NetdevMTU)) }
 
 // Path is the way to another host, as the kernel's routing has it now.
 type Path struct {
@@ -60,26 +43,11 @@ type Path struct {
 	// MAC is the next hop's link-layer address: six bytes on Ethernet, twenty
 	// with IP over InfiniBand; empty if the link has none.
 	MAC       net.HardwareAddr
-	Neighbour NeighbourState
+	Neighbour netpath.NeighbourState
 }
 
-// NeighbourState is what the kernel knows of a neighbour.
-type NeighbourState = netpath.NeighbourState
-
-const (
-	NeighbourNone       = netpath.NeighbourNone
-	NeighbourIncomplete = netpath.NeighbourIncomplete // asked for, no reply yet
-	NeighbourReachable  = netpath.NeighbourReachable
-	NeighbourStale      = netpath.NeighbourStale // known, not confirmed lately
-	NeighbourDelay      = netpath.NeighbourDelay
-	NeighbourProbe      = netpath.NeighbourProbe
-	NeighbourFailed     = netpath.NeighbourFailed
-	NeighbourNoARP      = netpath.NeighbourNoARP     // the link needs no link-layer addresses
-	NeighbourPermanent  = netpath.NeighbourPermanent // set by hand, or this host itself
-)
-
 // LookupAddr finds the RDMA device, port and GID of an address of this host. It
-// fails with [ErrNoAddress], [ErrLinkDown], [ErrNotRDMA] or [ErrNoGID]. The
+// fails with [netpath.ErrNoAddress], [netpath.ErrLinkDown], [netpath.ErrNotRDMA] or [ErrNoGID]. The
 // device is opened for a moment; package netpath does without. Safe for
 // concurrent use, as are all lookups.
 func LookupAddr(ctx context.Context, addr netip.Addr) (Local, error) {
@@ -110,7 +78,7 @@ func OpenFor(ctx context.Context, addr netip.Addr, cfg DeviceConfig) (*Device, L
 
 // LookupNetdev finds the RDMA device and port of a netdev, or of what it is
 // stacked on, and the netdev's GID most likely meant (see [GIDQuery]). It fails
-// with [ErrNoNetdev], [ErrLinkDown], [ErrNotRDMA] or [ErrNoGID].
+// with [netpath.ErrNoNetdev], [netpath.ErrLinkDown], [netpath.ErrNotRDMA] or [ErrNoGID].
 func LookupNetdev(ctx context.Context, name string) (Local, error) {
 	n, err := netpath.LookupNetdev(ctx, name)
 	if err != nil {
@@ -123,7 +91,7 @@ func LookupNetdev(ctx context.Context, name string) (Local, error) {
 // source address and GID, next hop and MTU. When the neighbour is unknown, one
 // empty UDP datagram to the discard port makes the kernel ask for it, and the
 // call waits for the reply, for five seconds at most. It fails with
-// [ErrNoRoute], [ErrNoNeighbour] and what [LookupAddr] fails with.
+// [netpath.ErrNoRoute], [netpath.ErrNoNeighbour] and what [LookupAddr] fails with.
 func ResolvePath(ctx context.Context, dst netip.Addr) (Path, error) {
 	return ResolvePathFrom(ctx, netip.Addr{}, dst)
 }
@@ -178,7 +146,7 @@ func localOn(dev *Device, op, object string, at netpath.Local) (Local, error) {
 		return Local{}, err
 	}
 	if !port.State.carries() {
-		return Local{}, opError(op, object, ErrLinkDown, "port ", port.Num, " of ", dev.Name(), " is ", port.State)
+		return Local{}, opError(op, object, netpath.ErrLinkDown, "port ", port.Num, " of ", dev.Name(), " is ", port.State)
 	}
 	return Local{
 		Device: dev.Name(), Port: gid.Port, GID: gid, Netdev: at.Name, Lower: at.Lower, VLAN: at.VLAN, NetdevMTU: at.MTU,
@@ -186,9 +154,9 @@ func localOn(dev *Device, op, object string, at netpath.Local) (Local, error) {
 	}, nil
 }
 
-// RoCEMTU is the largest RDMA MTU that fits into IP packets of so many bytes,
+// roceMTU returns the largest RDMA MTU that fits into IP packets of so many bytes,
 // or 0 if none does.
-func RoCEMTU(ip int) MTU { return mtuOf(netpath.RoCEMTU(ip)) }
+func roceMTU(ip int) MTU { return mtuOf(netpath.RoCEMTU(ip)) }
 
 // mtuOf is the MTU of so many bytes: 256, 512 and so on; 0 of 0.
 func mtuOf(n int) MTU { return MTU(max(0, bits.Len(uint(n))-bits.Len(128))) }

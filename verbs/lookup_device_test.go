@@ -40,19 +40,19 @@ func TestLookupRefusals(t *testing.T) {
 	lab.Spare(t)
 	ctx := t.Context()
 	_, err := verbs.LookupAddr(ctx, netip.MustParseAddr("10.79.0.99"))
-	require.ErrorIs(t, err, verbs.ErrNoAddress)
+	require.ErrorIs(t, err, netpath.ErrNoAddress)
 	require.ErrorContains(t, err, "verbs: look up 10.79.0.99: no such address on this host (there are: ")
 	var op *verbs.OpError
 	require.ErrorAs(t, err, &op)
 	require.Equal(t, "10.79.0.99", op.Object)
 	_, err = verbs.LookupNetdev(ctx, "lo")
-	require.ErrorIs(t, err, verbs.ErrNotRDMA)
+	require.ErrorIs(t, err, netpath.ErrNotRDMA)
 	require.ErrorContains(t, err, "spare0 (rxespare)")
 	_, err = verbs.ResolvePath(ctx, netip.MustParseAddr("203.0.113.1"))
-	require.ErrorIs(t, err, verbs.ErrNoRoute)
+	require.ErrorIs(t, err, netpath.ErrNoRoute)
 	require.ErrorContains(t, err, "verbs: resolve the path to 203.0.113.1: no route: ")
 	_, err = verbs.ResolvePathFrom(ctx, netip.MustParseAddr("10.79.0.99"), topo.SparePeer)
-	require.ErrorIs(t, err, verbs.ErrNoAddress)
+	require.ErrorIs(t, err, netpath.ErrNoAddress)
 }
 
 func TestLookupPathBetweenEndpoints(t *testing.T) {
@@ -136,7 +136,7 @@ func TestLookupAfterAddressesWent(t *testing.T) {
 	lab.Spare(t)
 	lab.IP(t, "addr", "flush", "dev", topo.SpareNetdev)
 	_, err := verbs.LookupAddr(t.Context(), topo.SpareAddr)
-	require.ErrorIs(t, err, verbs.ErrNoAddress)
+	require.ErrorIs(t, err, netpath.ErrNoAddress)
 	// The kernel keeps the GID that it makes of the netdev's MAC.
 	require.Eventually(t, func() bool {
 		l, err := verbs.LookupNetdev(t.Context(), topo.SpareNetdev)

@@ -13,9 +13,9 @@ import (
 )
 
 func TestLookupMTU(t *testing.T) {
-	require.Zero(t, RoCEMTU(351))
+	require.Zero(t, roceMTU(351))
 	for ip, want := range map[int]MTU{352: MTU256, 800: MTU512, 1500: MTU1024, 2200: MTU2048, 4200: MTU4096, 9000: MTU4096} {
-		require.Equal(t, want, RoCEMTU(ip), "%d bytes", ip)
+		require.Equal(t, want, roceMTU(ip), "%d bytes", ip)
 	}
 	for _, c := range []struct {
 		link           LinkLayer
@@ -77,9 +77,9 @@ func TestLookupWithoutDevices(t *testing.T) {
 	}
 	// On every Linux: lo is up, and never RDMA's.
 	_, err := LookupNetdev(t.Context(), "lo")
-	require.ErrorIs(t, err, ErrNotRDMA)
+	require.ErrorIs(t, err, netpath.ErrNotRDMA)
 	_, err = LookupAddr(t.Context(), netip.MustParseAddr("127.0.0.1"))
-	require.ErrorIs(t, err, ErrNotRDMA)
+	require.ErrorIs(t, err, netpath.ErrNotRDMA)
 	_, err = LookupNetdev(t.Context(), "no/such")
-	require.ErrorIs(t, err, ErrNoNetdev)
+	require.ErrorIs(t, err, netpath.ErrNoNetdev)
 }

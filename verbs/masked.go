@@ -80,35 +80,6 @@ func (o maskedOp) in64(shift uint) maskedOp {
 	return w
 }
 
-// MaskedCmpSwap adds a masked compare and swap of a peer's 8-byte aligned word;
-// the old value goes to result, 8 bytes, in host byte order. The queue pair
-// must be RC or DCI and made with [OpMasked], which only mlx5 has; [NewMasked]
-// works everywhere.
-func (b *Batch) MaskedCmpSwap(id uint64, flags SendFlags, at Remote, op MaskedCmpSwap, result SGE) {
-	b.masked(id, flags, op.op(), at, result)
-}
-
-// MaskedCmpSwap32 is the same for a 4-byte aligned word. The old value goes to
-// result, 4 bytes, in big-endian byte order.
-func (b *Batch) MaskedCmpSwap32(id uint64, flags SendFlags, at Remote, op MaskedCmpSwap, result SGE) {
-	o := op.op()
-	o.bits32 = true
-	b.masked(id, flags, o, at, result)
-}
-
-// MaskedFetchAdd adds a masked fetch and add, like [Batch.MaskedCmpSwap].
-func (b *Batch) MaskedFetchAdd(id uint64, flags SendFlags, at Remote, op MaskedFetchAdd, result SGE) {
-	b.masked(id, flags, op.op(), at, result)
-}
-
-// MaskedFetchAdd32 is the same for a 4-byte aligned word, like
-// [Batch.MaskedCmpSwap32].
-func (b *Batch) MaskedFetchAdd32(id uint64, flags SendFlags, at Remote, op MaskedFetchAdd, result SGE) {
-	o := op.op()
-	o.bits32 = true
-	b.masked(id, flags, o, at, result)
-}
-
 // ErrContended: a masked atomic lost against others more often than allowed.
 var ErrContended = errors.New("contended")
 
@@ -145,13 +116,8 @@ type Masked struct {
 	native  bool
 	retries int
 	left    *InFlightError // that has the memory until it is done
-
-	// Of the native request that add puts into a list.
-	op  maskedOp
-	at  Remote
-	add func(*List)
-
-	tries int // of the last operation
+	result  [1]SGE         // that memory, of a native operation
+	tries   int            // of the last operation
 }
 
 // NewMasked returns a Masked that posts through r, which the program may use as well. The
@@ -166,7 +132,6 @@ func NewMasked(r *Requester, mr *MR, off int, cfg MaskedConfig) (*Masked, error)
 	case cfg.Retries < 0:
 		return nil, opError("make masked atomics on", r.qp.life.Label, ErrAttributes, "Retries ", cfg.Retries)
 	}
-	m.add = func(l *List) { l.b.masked(0, l.Flags|Signaled, m.op, m.at, m.mr.SGE(m.off, m.op.size())) }
 	return m, nil
 }
 
@@ -196,24 +161,6 @@ func (m *Masked) CmpSwap32(ctx context.Context, at Remote, op MaskedCmpSwap) (ol
 // FetchAdd32 is FetchAdd on a 4-byte aligned word.
 func (m *Masked) FetchAdd32(ctx context.Context, at Remote, op MaskedFetchAdd) (old uint32, err error) {
 	return m.do32(ctx, at, op.op())
-}
-
-// Swap stores value and returns the old word.
-func (m *Masked) Swap(ctx context.Context, at Remote, value uint64) (old uint64, err error) {
-	return m.CmpSwap(ctx, at, MaskedCmpSwap{Swap: value, SwapMask: ^uint64(0)})
-}
-
-// And, Or and Xor combine the word with value and return the old word.
-func (m *Masked) And(ctx context.Context, at Remote, value uint64) (old uint64, err error) {
-	return m.CmpSwap(ctx, at, MaskedCmpSwap{SwapMask: ^value})
-}
-
-func (m *Masked) Or(ctx context.Context, at Remote, value uint64) (old uint64, err error) {
-	return m.CmpSwap(ctx, at, MaskedCmpSwap{Swap: value, SwapMask: value})
-}
-
-func (m *Masked) Xor(ctx context.Context, at Remote, value uint64) (old uint64, err error) {
-	return m.FetchAdd(ctx, at, MaskedFetchAdd{Add: value, Boundary: ^uint64(0)})
 }
 
 // AddField adds to the field of width bits from bit shift on, and leaves the other bits
@@ -301,8 +248,13 @@ func (m *Masked) post(ctx context.Context, op maskedOp, at Remote) error {
 	if err := m.awaitMemory(ctx); err != nil {
 		return err
 	}
-	m.op, m.at, m.tries = op, at, 1
-	return m.leave(m.r.Do(ctx, m.add))
+	m.tries = 1
+	m.result[0] = m.mr.SGE(m.off, op.size())
+	w := WR{Op: WRMaskedCmpSwap, Remote: at, Local: m.result[:], Value: op.operand, Mask: op.swapMask, Compare: op.compare, CompareMask: op.compareMask}
+	if op.add {
+		w.Op, w.Mask = WRMaskedFetchAdd, op.boundary
+	}
+	return m.leave(m.r.Do(ctx, w))
 }
 
 // awaitMemory waits until the memory is not the device's any more.

@@ -69,15 +69,15 @@ func TestMasked(t *testing.T) {
 	require.EqualValues(t, 0xffab, old)
 	require.EqualValues(t, 0x00ac, word(), "the carry stays in its field")
 
-	_, err = m.Swap(ctx, at, 0xf0f0)
+	_, err = m.CmpSwap(ctx, at, verbs.MaskedCmpSwap{Swap: 0xf0f0, SwapMask: ^uint64(0)})
 	require.NoError(t, err)
-	_, err = m.And(ctx, at, 0xff00)
+	_, err = m.CmpSwap(ctx, at, verbs.MaskedCmpSwap{SwapMask: ^uint64(0xff00)})
 	require.NoError(t, err)
 	require.EqualValues(t, 0xf000, word())
-	_, err = m.Or(ctx, at, 0x000f)
+	_, err = m.CmpSwap(ctx, at, verbs.MaskedCmpSwap{Swap: 0x000f, SwapMask: 0x000f})
 	require.NoError(t, err)
 	require.EqualValues(t, 0xf00f, word())
-	_, err = m.Xor(ctx, at, 0xffff)
+	_, err = m.FetchAdd(ctx, at, verbs.MaskedFetchAdd{Add: 0xffff, Boundary: ^uint64(0)})
 	require.NoError(t, err)
 	require.EqualValues(t, 0x0ff0, word())
 	field, err := m.AddField(ctx, at, 4, 8, 2)
@@ -95,7 +95,7 @@ func TestMasked(t *testing.T) {
 	require.EqualValues(t, 0x11111111, high)
 	require.EqualValues(t, 0x111111ee22222221, word())
 
-	_, err = m.Swap(ctx, region.At(65), 1)
+	_, err = m.CmpSwap(ctx, region.At(65), verbs.MaskedCmpSwap{Swap: 1, SwapMask: ^uint64(0)})
 	require.ErrorIs(t, err, verbs.ErrRange)
 	_, err = m.FetchAdd32(ctx, region.At(66), verbs.MaskedFetchAdd{})
 	require.ErrorIs(t, err, verbs.ErrRange)
@@ -103,11 +103,11 @@ func TestMasked(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrAttributes)
 	done, cancel := context.WithCancel(ctx)
 	cancel()
-	_, err = m.Swap(done, at, 1)
+	_, err = m.CmpSwap(done, at, verbs.MaskedCmpSwap{Swap: 1, SwapMask: ^uint64(0)})
 	require.ErrorIs(t, err, context.Canceled)
 
 	require.Zero(t, testing.AllocsPerRun(20, func() {
-		if _, err := m.Xor(ctx, at, 1); err != nil {
+		if _, err := m.FetchAdd(ctx, at, verbs.MaskedFetchAdd{Add: 1, Boundary: ^uint64(0)}); err != nil {
 			t.Fatal(err)
 		}
 	}))

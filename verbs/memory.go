@@ -11,11 +11,8 @@ import (
 	"github.com/goverbs/goverbs/verbs/internal/life"
 )
 
-// RegisterDMABuf registers memory of another device (a GPU, an accelerator)
-// that its driver exported as a dmabuf: length bytes from offset on. The
-// region has no [MR.Bytes]; offsets of [MR.SGE] count from its start. The file
-// may be closed afterwards.
-func (p *PD) RegisterDMABuf(f *os.File, offset uint64, length int, cfg MRConfig) (*MR, error) {
+// registerDMABuf is [experimental.RegisterDMABuf].
+func (p *PD) registerDMABuf(f *os.File, offset uint64, length int, cfg MRConfig) (*MR, error) {
 	if length <= 0 {
 		return nil, opError("register dmabuf in", p.life.Label, ErrAttributes, "length ", length)
 	}
@@ -48,22 +45,19 @@ func (p *PD) RegisterDMABuf(f *os.File, offset uint64, length int, cfg MRConfig)
 // whatever the size of the pages.
 func dmabufAddr(offset uint64) uint64 { return offset & (hugePage - 1) }
 
-// RegisterAddressSpace registers all memory of the process, now and later, on
-// demand (implicit on-demand paging): work requests name parts of it by
-// [MR.SGEOf]. The region has no [MR.Bytes], and giving its key to a peer gives
-// away everything.
-func (p *PD) RegisterAddressSpace(cfg MRConfig) (*MR, error) {
+// registerAddressSpace is [experimental.RegisterAddressSpace].
+func (p *PD) registerAddressSpace(cfg MRConfig) (*MR, error) {
 	access, err := cfg.access("register address space in", p)
 	if err != nil {
 		return nil, err
 	}
-	m := &MR{size: math.MaxInt, access: access | OnDemand, unmap: func() error { return nil }, pd: p}
+	m := &MR{size: math.MaxInt, access: access | onDemand, unmap: func() error { return nil }, pd: p}
 	if err := m.life.Attach("mr", life.Label("mr"), &p.life); err != nil {
 		return nil, err
 	}
 	if m.mr, m.lkey, m.rkey, err = cgo.RegMR(p.pd, 0, -1, 0, uint32(m.access)); err != nil {
 		p.life.RemoveChild("mr")
-		if p.dev.lacks(OnDemand) != "" {
+		if p.dev.lacks(onDemand) != "" {
 			err = class(ErrUnsupported, err)
 		}
 		return nil, opError("register address space in", p.life.Label, err)
@@ -71,11 +65,9 @@ func (p *PD) RegisterAddressSpace(cfg MRConfig) (*MR, error) {
 	return m, nil
 }
 
-// SGEOf names memory by its address, for regions from
-// [PD.RegisterAddressSpace]. The slice must stay where it is until the work
-// request has completed: outside the Go heap, or pinned by [runtime.Pinner].
-func (m *MR) SGEOf(b []byte) SGE {
-	if m.buf != nil || m.access&OnDemand == 0 {
+// sgeOf is [experimental.SGEOf].
+func (m *MR) sgeOf(b []byte) SGE {
+	if m.buf != nil || m.access&onDemand == 0 {
 		return badSGE
 	}
 	if len(b) > maxSGELength {
@@ -143,19 +135,8 @@ func (m *MR) reregister(flags uint32, p *PD, access Access) error {
 	})
 }
 
-// Advice says how memory registered [OnDemand] will be used (enum
-// ib_uverbs_advise_mr_advice).
-type Advice uint32
-
-const (
-	AdvisePrefetch        Advice = 0 // IBV_ADVISE_MR_ADVICE_PREFETCH: it will be read
-	AdvisePrefetchWrite   Advice = 1 // IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE: it will be written
-	AdvisePrefetchNoFault Advice = 2 // IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT: map what is in memory, fault nothing in
-)
-
-// Prefetch maps the pages of n bytes at offset off for the device before it needs them.
-// With wait it returns when they are mapped.
-func (m *MR) Prefetch(off, n int, a Advice, wait bool) error {
+// prefetch is [experimental.Prefetch].
+func (m *MR) prefetch(off, n int, advice uint32, wait bool) error {
 	const flush = 1
 	s := m.SGE(off, n)
 	if s.Length > maxSGELength {
@@ -166,6 +147,6 @@ func (m *MR) Prefetch(off, n int, a Advice, wait bool) error {
 		flags = flush
 	}
 	return m.life.With("prefetch", func() error {
-		return opError("prefetch", m.life.Label, unsupported(cgo.AdviseMR(m.pd.pd, uint32(a), flags, s)))
+		return opError("prefetch", m.life.Label, unsupported(cgo.AdviseMR(m.pd.pd, advice, flags, s)))
 	})
 }

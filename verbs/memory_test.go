@@ -141,7 +141,7 @@ func TestMessagesThatAreTooLong(t *testing.T) {
 	r, err := NewRequester(q, RequesterConfig{})
 	require.NoError(t, err)
 	require.ErrorIs(t, r.Write(t.Context(), wordAt, SGE{Length: longest + 1}), ErrTooLarge)
-	require.ErrorIs(t, r.Do(t.Context(), func(l *List) { l.Read(wordAt, SGE{Length: longest + 1}) }), ErrTooLarge)
+	require.ErrorIs(t, r.Do(t.Context(), ReadWR(wordAt, SGE{Length: longest + 1})), ErrTooLarge)
 	require.NoError(t, q.Err())
 	require.NoError(t, r.Close())
 }

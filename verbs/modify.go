@@ -12,16 +12,13 @@ type QPAttr struct {
 	State             QPState
 	CurState          QPState
 	PathMTU           MTU
-	PathMigState      uint32
 	QKey              uint32
 	RQPSN             uint32 // 24 bits: first packet expected
 	SQPSN             uint32 // 24 bits: first packet sent
 	DestQPN           uint32
 	Access            Access
 	AH                AHAttr
-	AltAH             AHAttr
 	PKeyIndex         uint16
-	AltPKeyIndex      uint16
 	SQDNotify         bool
 	SQDraining        bool  // set by Query: sends are still under way in [StateSQD]
 	MaxReadAtomic     uint8 // READs and atomics outstanding as initiator
@@ -29,10 +26,8 @@ type QPAttr struct {
 	MinRNRTimer       RNRTimer
 	Port              uint8
 	Timeout           AckTimeout
-	RetryCount        uint8 // 0 to 7
-	RNRRetry          uint8 // 0 to 7; 7 is without end
-	AltPort           uint8
-	AltTimeout        AckTimeout
+	RetryCount        uint8  // 0 to 7
+	RNRRetry          uint8  // 0 to 7; 7 is without end
 	RateLimit         uint32 // kbit/s
 }
 
@@ -94,27 +89,25 @@ func (q *QP) modifyLocked(a *cgo.QPAttr, mask AttrMask) error {
 	})
 }
 
-// ModifyStep is one of several modifications.
-type ModifyStep struct {
+// modifyStep is one of several modifications.
+type modifyStep = struct {
 	Attr QPAttr
 	Mask AttrMask
 }
 
-// ResetStep is what [QP.ToReset] does.
-func ResetStep() ModifyStep { return ModifyStep{QPAttr{State: StateReset}, AttrState} }
+// resetStep returns what [QP.ToReset] does.
+func resetStep() modifyStep { return modifyStep{QPAttr{State: StateReset}, AttrState} }
 
-// InitStep is what [QP.Init] does.
-func (q *QP) InitStep() ModifyStep {
-	return ModifyStep{
+// initStep returns what [QP.Init] does.
+func (q *QP) initStep() modifyStep {
+	return modifyStep{
 		QPAttr{State: StateInit, PKeyIndex: q.pkey, Port: q.gid.Port, Access: q.access, QKey: q.qkey.Load()},
 		AttrState | tables[q.typ][StateReset][StateInit].required,
 	}
 }
 
-// ModifySteps is [QP.Modify] for each step in turn, in one crossing into C. It stops at
-// the first one that fails; [QP.State] shows how far it came. All steps are checked
-// before the first one is carried out.
-func (q *QP) ModifySteps(steps ...ModifyStep) error {
+// modifyBySteps is [driver.ModifySteps].
+func (q *QP) modifyBySteps(steps ...modifyStep) error {
 	if len(steps) == 0 {
 		return q.life.Open("modify")
 	}
@@ -139,11 +132,11 @@ func (q *QP) ModifySteps(steps ...ModifyStep) error {
 	return q.modifySteps(steps, raw, masks)
 }
 
-func (q *QP) modifySteps(steps []ModifyStep, raw []cgo.QPAttr, masks []uint32) error {
+func (q *QP) modifySteps(steps []modifyStep, raw []cgo.QPAttr, masks []uint32) error {
 	first := q.State()
 	at, reset, table := first, first == StateReset, tables[q.typ]
 	for i := range steps {
-		to := steps[i].to(at)
+		to := behind(&steps[i], at)
 		if err := table.check(q.typ, at, to, steps[i].Mask); err != nil {
 			return opError("modify", q.life.Label, err)
 		}
@@ -161,26 +154,26 @@ func (q *QP) modifySteps(steps []ModifyStep, raw []cgo.QPAttr, masks []uint32) e
 	n, err := cgo.ModifySteps(q.qp, raw, masks)
 	at = first
 	for i := range steps[:n] {
-		if at = steps[i].to(at); at == StateReset {
+		if at = behind(&steps[i], at); at == StateReset {
 			cgo.ResetPostPath(q.path)
 		}
 	}
 	q.state.Store(uint32(at))
 	told := first
 	for i := range steps[:n] {
-		told = steps[i].to(told)
+		told = behind(&steps[i], told)
 		q.keyed(&raw[i], steps[i].Mask)
 		q.entered(told)
 	}
 	if err != nil {
 		failed := &steps[n]
-		return q.modifyError(at, failed.to(at), failed.Attr.AH.GID, failed.Mask, err)
+		return q.modifyError(at, behind(failed, at), failed.Attr.AH.GID, failed.Mask, err)
 	}
 	return nil
 }
 
-// to is the state behind a step.
-func (s *ModifyStep) to(from QPState) QPState {
+// behind returns the state behind a step.
+func behind(s *modifyStep, from QPState) QPState {
 	if s.Mask&AttrState != 0 {
 		return s.Attr.State
 	}
@@ -221,7 +214,7 @@ func (q *QP) Query() (QPAttr, error) {
 	err := q.life.With("query", func() error {
 		all := AttrState | AttrPKeyIndex | AttrPort | AttrAccess | AttrQKey | AttrAV | AttrPathMTU | AttrTimeout |
 			AttrRetryCount | AttrRNRRetry | AttrRQPSN | AttrSQPSN | AttrMaxReadAtomic | AttrMaxDestReadAtomic |
-			AttrMinRNRTimer | AttrDestQPN | AttrCap
+			AttrMinRNRTimer | AttrDestQPN | attrCap
 		return opError("query", q.life.Label, cgo.QueryQP(q.qp, &raw, uint32(all)))
 	})
 	return fromRaw(&raw), err
@@ -234,11 +227,11 @@ func (q *QP) ToError() error { return q.Modify(QPAttr{State: StateError}, AttrSt
 // ToReset moves the queue pair to [StateReset], from any state. Work requests in it are
 // dropped without a completion.
 //
-// On a device with [Device.ResetRaces] it must not meet requests of the peer: make the
+// Before Linux 6.4, on Soft-RoCE, it must not meet requests of the peer: make the
 // peer stop before, or use [QP.Quiesce]. On EFA a queue pair that has left [StateInit] is
 // refused with [ErrUnsupported]: make another one.
 func (q *QP) ToReset() error {
-	s := ResetStep()
+	s := resetStep()
 	return q.Modify(s.Attr, s.Mask)
 }
 
@@ -256,17 +249,17 @@ func (q *QP) forgets(from QPState) error {
 // Init moves a queue pair from [StateReset] to [StateInit] with the port,
 // partition and access that it was made with.
 func (q *QP) Init() error {
-	s := q.InitStep()
+	s := q.initStep()
 	return q.Modify(s.Attr, s.Mask)
 }
 
 // Activate moves a queue pair without a connection from [StateInit] to the
 // state in which it works: [StateRTS], or [StateRTR] for a [DCT].
-func (q *QP) Activate() error { return q.ActivateWith(ConnectConfig{}) }
+func (q *QP) Activate() error { return q.activateWith(ConnectConfig{}) }
 
-// ActivateWith is Activate with the timers and limits that a [DCI] or [DCT]
+// activateWith is Activate with the timers and limits that a [DCI] or [DCT]
 // takes from cfg; UD and SRD take none.
-func (q *QP) ActivateWith(cfg ConnectConfig) error {
+func (q *QP) activateWith(cfg ConnectConfig) error {
 	if err := q.life.Open("activate"); err != nil {
 		return err
 	}
@@ -301,14 +294,13 @@ func (a *QPAttr) raw() (r cgo.QPAttr) {
 
 // fill is raw into attributes that are zero.
 func (a *QPAttr) fill(r *cgo.QPAttr) {
-	r.State, r.CurState, r.PathMTU, r.PathMigState = uint32(a.State), uint32(a.CurState), uint32(a.PathMTU), a.PathMigState
+	r.State, r.CurState, r.PathMTU = uint32(a.State), uint32(a.CurState), uint32(a.PathMTU)
 	r.QKey, r.RQPSN, r.SQPSN, r.DestQPN, r.AccessFlags = a.QKey, a.RQPSN, a.SQPSN, a.DestQPN, uint32(a.Access)
 	a.AH.fill(&r.AH)
-	a.AltAH.fill(&r.AltAH)
-	r.PKeyIndex, r.AltPKeyIndex = a.PKeyIndex, a.AltPKeyIndex
+	r.PKeyIndex = a.PKeyIndex
 	r.MaxRdAtomic, r.MaxDestRdAtomic, r.MinRNRTimer = a.MaxReadAtomic, a.MaxDestReadAtomic, uint8(a.MinRNRTimer)
 	r.PortNum, r.Timeout, r.RetryCnt, r.RNRRetry = a.Port, uint8(a.Timeout), a.RetryCount, a.RNRRetry
-	r.AltPortNum, r.AltTimeout, r.RateLimit = a.AltPort, uint8(a.AltTimeout), a.RateLimit
+	r.RateLimit = a.RateLimit
 	if a.SQDNotify {
 		r.EnSQDAsyncNotify = 1
 	}
@@ -316,11 +308,11 @@ func (a *QPAttr) fill(r *cgo.QPAttr) {
 
 func fromRaw(r *cgo.QPAttr) QPAttr {
 	return QPAttr{
-		State: QPState(r.State), CurState: QPState(r.CurState), PathMTU: MTU(r.PathMTU), PathMigState: r.PathMigState,
+		State: QPState(r.State), CurState: QPState(r.CurState), PathMTU: MTU(r.PathMTU),
 		QKey: r.QKey, RQPSN: r.RQPSN, SQPSN: r.SQPSN, DestQPN: r.DestQPN, Access: Access(r.AccessFlags),
-		AH: ahFromRaw(&r.AH), AltAH: ahFromRaw(&r.AltAH), PKeyIndex: r.PKeyIndex, AltPKeyIndex: r.AltPKeyIndex,
+		AH: ahFromRaw(&r.AH), PKeyIndex: r.PKeyIndex,
 		SQDNotify: r.EnSQDAsyncNotify != 0, SQDraining: r.SQDraining != 0, MaxReadAtomic: r.MaxRdAtomic, MaxDestReadAtomic: r.MaxDestRdAtomic,
 		MinRNRTimer: RNRTimer(r.MinRNRTimer), Port: r.PortNum, Timeout: AckTimeout(r.Timeout), RetryCount: r.RetryCnt,
-		RNRRetry: r.RNRRetry, AltPort: r.AltPortNum, AltTimeout: AckTimeout(r.AltTimeout), RateLimit: r.RateLimit,
+		RNRRetry: r.RNRRetry, RateLimit: r.RateLimit,
 	}
 }

@@ -18,12 +18,12 @@ func TestModifyStepsAreModify(t *testing.T) {
 	_, p, c, _ := driverRig(t)
 	q := connectedRC(t, p, c)
 	for n := range 8 {
-		var steps []ModifyStep
+		var steps []modifyStep
 		for k := range n {
-			steps = append(steps, []ModifyStep{ResetStep(), q.InitStep()}[k%2])
+			steps = append(steps, []modifyStep{resetStep(), q.initStep()}[k%2])
 		}
 		standin.Recorded()
-		require.NoError(t, q.ModifySteps(steps...))
+		require.NoError(t, q.modifyBySteps(steps...))
 		at, together := q.State(), standin.Recorded()
 		require.Equal(t, n, strings.Count(together, "modify mask="))
 		for _, s := range steps {
@@ -40,9 +40,9 @@ func TestModifyStepsRefused(t *testing.T) {
 	_, p, c, _ := driverRig(t)
 	q := connectedRC(t, p, c)
 	for _, n := range []int{1, 2, 6} {
-		steps := []ModifyStep{ResetStep(), q.InitStep(), ResetStep(), q.InitStep(), ResetStep(), q.InitStep()}[:n]
+		steps := []modifyStep{resetStep(), q.initStep(), resetStep(), q.initStep(), resetStep(), q.initStep()}[:n]
 		standin.Refuse("modify", syscall.ENOMEM)
-		require.ErrorIs(t, q.ModifySteps(steps...), syscall.ENOMEM)
+		require.ErrorIs(t, q.modifyBySteps(steps...), syscall.ENOMEM)
 		require.Equal(t, StateRTS, q.State())
 	}
 	require.NoError(t, q.Close())
@@ -53,10 +53,10 @@ func TestModifyStepsRefused(t *testing.T) {
 func TestModifyStepsDoNotAllocate(t *testing.T) {
 	_, p, c, _ := driverRig(t)
 	q := connectedRC(t, p, c)
-	init := q.InitStep()
-	require.NoError(t, q.ModifySteps(ResetStep(), init))
+	init := q.initStep()
+	require.NoError(t, q.modifyBySteps(resetStep(), init))
 	require.Zero(t, testing.AllocsPerRun(50, func() {
-		if err := q.ModifySteps(init, init, init, init); err != nil {
+		if err := q.modifyBySteps(init, init, init, init); err != nil {
 			t.Error(err)
 		}
 	}))

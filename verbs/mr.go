@@ -24,12 +24,12 @@ const (
 	RemoteRead   Access = 1 << 2  // IBV_ACCESS_REMOTE_READ: peers may READ
 	RemoteAtomic Access = 1 << 3  // IBV_ACCESS_REMOTE_ATOMIC: peers may CMP_SWAP and FETCH_ADD
 	BindWindow   Access = 1 << 4  // IBV_ACCESS_MW_BIND: memory windows may be bound to it
-	OnDemand     Access = 1 << 6  // IBV_ACCESS_ON_DEMAND: pages are mapped when they are needed, and not pinned
-	HugePages    Access = 1 << 7  // IBV_ACCESS_HUGETLB: with OnDemand: all of it lies in huge pages
+	onDemand     Access = 1 << 6  // IBV_ACCESS_ON_DEMAND: pages are mapped when they are needed, and not pinned
+	hugePages    Access = 1 << 7  // IBV_ACCESS_HUGETLB: with OnDemand: all of it lies in huge pages
 	RelaxedOrder Access = 1 << 20 // IBV_ACCESS_RELAXED_ORDERING: writes may become visible out of order (PCIe relaxed ordering)
 
-	FlushableGlobal     Access = 1 << 8 // IBV_ACCESS_FLUSH_GLOBAL: peers may FLUSH for visibility
-	FlushablePersistent Access = 1 << 9 // IBV_ACCESS_FLUSH_PERSISTENT: peers may FLUSH for persistence
+	flushableGlobal     Access = 1 << 8 // IBV_ACCESS_FLUSH_GLOBAL: peers may FLUSH for visibility
+	flushablePersistent Access = 1 << 9 // IBV_ACCESS_FLUSH_PERSISTENT: peers may FLUSH for persistence
 )
 
 // PageSize chooses the pages of a buffer.
@@ -240,9 +240,6 @@ func (m *MR) Bytes() []byte {
 	}
 	return m.buf
 }
-
-// LKey is the key under which local work requests name the region.
-func (m *MR) LKey() uint32 { return m.lkey }
 
 // SGE names n bytes at offset off for use in a work request. A range outside
 // the region gives an entry that every post refuses with [ErrRange], more than 2^31 bytes

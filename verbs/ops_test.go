@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
@@ -173,7 +174,7 @@ func TestDatagrams(t *testing.T) {
 	rig.Fill(a.MR.Bytes()[:1000], 5)
 	batch := a.Batch(t, 3)
 	batch.SendTo(1, 0, to, a.MR.SGE(0, 1000))
-	batch.SendToImm(2, verbs.Signaled, 99, to, a.MR.SGE(0, 4))
+	batch.Add(verbs.WR{ID: 2, Flags: verbs.Signaled, Op: verbs.WRSendImm, Imm: 99, To: new(to), Local: []verbs.SGE{a.MR.SGE(0, 4)}})
 	a.Do(t, batch, 1)
 	got := b.Wait(t, 2)
 	require.NoError(t, got[0].Err())
@@ -212,7 +213,7 @@ func TestInlineDataIsCopiedWhilePosting(t *testing.T) {
 	for i := range 16 {
 		require.EqualValues(t, i, verbs.Uint64(b.MR.Bytes(), 8*i))
 	}
-	got := verbs.Gather([]byte("of "), b.MR.SGE(8, 1), b.MR.SGE(0, 0), b.MR.SGE(16, 1))
+	got := driver.Gather([]byte("of "), b.MR.SGE(8, 1), b.MR.SGE(0, 0), b.MR.SGE(16, 1))
 	require.Equal(t, "of \x01\x02", string(got))
 }
 

@@ -121,13 +121,3 @@ func (d *Device) maxMessage(port uint8) uint32 {
 	d.longest.Store(port, n)
 	return n
 }
-
-// PKey returns an entry of a port's partition key table, in host byte order.
-func (d *Device) PKey(port uint8, index int) (uint16, error) {
-	var key uint16
-	err := d.life.With("query P_Key of", func() (err error) {
-		key, err = cgo.QueryPKey(d.ctx, port, index)
-		return opError("query P_Key of", d.name, err)
-	})
-	return key, err
-}

@@ -21,7 +21,8 @@ const (
 	RC QPType = 2 // IBV_QPT_RC: reliable connection
 	UC QPType = 3 // IBV_QPT_UC: unreliable connection: SEND and WRITE only
 	UD QPType = 4 // IBV_QPT_UD: unreliable datagram: SEND only, up to one MTU
-	// RawPacket sends and receives whole Ethernet frames; it needs CAP_NET_RAW.
+	// RawPacket sends and receives whole Ethernet frames; it needs CAP_NET_RAW. It has run on
+	// no device.
 	RawPacket QPType = 8 // IBV_QPT_RAW_PACKET
 
 	// Kinds that only one provider has; libibverbs knows them as
@@ -128,7 +129,6 @@ type QP struct {
 
 	modify    sync.Mutex    // one state transition at a time
 	state     atomic.Uint32 // as last set by this program; the device may be in error already
-	fault     faultText
 	death     death
 	requester atomic.Pointer[Requester] // that posts its sends
 	receiver  atomic.Pointer[Receiver]  // that posts its receives
@@ -310,14 +310,13 @@ func (q *QP) MaxSendWR() int { return int(q.cap.MaxSendWR) }
 // MaxSendSGE is how many scatter/gather entries a send may have.
 func (q *QP) MaxSendSGE() int { return int(q.cap.MaxSendSGE) }
 
-// SignalsAll reports whether all sends complete visibly ([QPConfig.SignalAll]).
-func (q *QP) SignalsAll() bool { return q.sigAll }
+func (q *QP) signalsAll() bool { return q.sigAll }
 
 // MaxRecvWR is how many receives may be outstanding, as the device granted it.
 func (q *QP) MaxRecvWR() int { return int(q.cap.MaxRecvWR) }
 
 // PD is the protection domain that the queue pair was made in; nil if other
-// code made it ([Wrap]).
+// code made it.
 func (q *QP) PD() *PD { return q.pd }
 
 // SendCQ is where its sends complete.
@@ -328,12 +327,3 @@ func (q *QP) RecvCQ() *CQ { return q.recvCQ }
 
 // MaxInline is how many bytes a send can carry inline.
 func (q *QP) MaxInline() int { return int(q.cap.MaxInlineData) }
-
-// Fault is the last asynchronous error that the device reported of the queue
-// pair ("local access violation work queue error"), or empty.
-func (q *QP) Fault() string {
-	if s := q.fault.Load(); s != nil {
-		return *s
-	}
-	return ""
-}

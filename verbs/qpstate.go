@@ -43,12 +43,12 @@ const (
 	AttrRNRRetry                               // IBV_QP_RNR_RETRY
 	AttrRQPSN                                  // IBV_QP_RQ_PSN
 	AttrMaxReadAtomic                          // IBV_QP_MAX_QP_RD_ATOMIC
-	AttrAltPath                                // IBV_QP_ALT_PATH
+	attrAltPath                                // IBV_QP_ALT_PATH
 	AttrMinRNRTimer                            // IBV_QP_MIN_RNR_TIMER
 	AttrSQPSN                                  // IBV_QP_SQ_PSN
 	AttrMaxDestReadAtomic                      // IBV_QP_MAX_DEST_RD_ATOMIC
-	AttrPathMigState                           // IBV_QP_PATH_MIG_STATE
-	AttrCap                                    // IBV_QP_CAP
+	attrPathMigState                           // IBV_QP_PATH_MIG_STATE
+	attrCap                                    // IBV_QP_CAP
 	AttrDestQPN                                // IBV_QP_DEST_QPN
 )
 
@@ -81,7 +81,7 @@ type transition struct{ from, to QPState }
 // Shorthands of the table below.
 const (
 	connAV   = AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN
-	connOpt  = AttrAltPath | AttrAccess | AttrPathMigState
+	connOpt  = attrAltPath | AttrAccess | attrPathMigState
 	initConn = AttrPKeyIndex | AttrPort | AttrAccess
 	initUD   = AttrPKeyIndex | AttrPort | AttrQKey
 )
@@ -94,7 +94,7 @@ var rules = map[QPType]map[transition]rule{
 		{StateReset, StateInit}: {initConn, 0},
 		{StateInit, StateInit}:  {0, initConn},
 		{StateInit, StateRTR}: {connAV | AttrMaxDestReadAtomic | AttrMinRNRTimer,
-			AttrAltPath | AttrAccess | AttrPKeyIndex},
+			attrAltPath | AttrAccess | AttrPKeyIndex},
 		{StateRTR, StateRTS}: {AttrTimeout | AttrRetryCount | AttrRNRRetry | AttrSQPSN | AttrMaxReadAtomic,
 			AttrCurState | connOpt | AttrMinRNRTimer | AttrRateLimit},
 		{StateRTS, StateRTS}: {0, AttrCurState | connOpt | AttrMinRNRTimer | AttrRateLimit},
@@ -106,7 +106,7 @@ var rules = map[QPType]map[transition]rule{
 	UC: {
 		{StateReset, StateInit}: {initConn, 0},
 		{StateInit, StateInit}:  {0, initConn},
-		{StateInit, StateRTR}:   {connAV, AttrAltPath | AttrAccess | AttrPKeyIndex},
+		{StateInit, StateRTR}:   {connAV, attrAltPath | AttrAccess | AttrPKeyIndex},
 		{StateRTR, StateRTS}:    {AttrSQPSN, AttrCurState | connOpt | AttrRateLimit},
 		{StateRTS, StateRTS}:    {0, AttrCurState | connOpt | AttrRateLimit},
 		{StateRTS, StateSQD}:    {0, AttrSQDNotify},

@@ -205,9 +205,6 @@ func (r *Receiver) routed(rt *router, at uint64) routed {
 	return r
 }
 
-// QP is the queue pair that messages come from.
-func (r *Receiver) QP() *QP { return r.qp }
-
 // Size is how many bytes the longest message has.
 func (r *Receiver) Size() int { return r.size }
 

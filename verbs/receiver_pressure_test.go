@@ -261,7 +261,7 @@ func TestReceiverLongDatagram(t *testing.T) {
 	}
 	to := rig.Dest(t, a, b)
 	for _, n := range []int{65, 1000, 64} {
-		require.NoError(t, s.Do(ctx, func(l *verbs.List) { l.SendTo(to, a.MR.SGE(0, n)) }))
+		require.NoError(t, s.Do(ctx, verbs.WR{Op: verbs.WRSend, To: new(to), Local: []verbs.SGE{a.MR.SGE(0, n)}}))
 	}
 	buf := make([]byte, 64)
 	m, err := r.Receive(ctx, buf)
@@ -398,13 +398,14 @@ func TestReceiversShareAQueue(t *testing.T) {
 					}
 				})
 			}
-			for s, from := range map[*verbs.Requester]verbs.SGE{sc: a.MR.SGE(64, 8), sd: b.MR.SGE(64, 8)} {
+			for s, side := range map[*verbs.Requester]*rig.Side{sc: c, sd: d} {
+				from := side.MR.SGE(64, 8)
 				in.Go(func() {
 					for {
 						ctx, cancel := context.WithTimeout(long, time.Duration(rand.IntN(3000))*time.Microsecond)
 						err := s.Send(ctx, from)
 						cancel()
-						if err != nil && !errors.Is(err, context.DeadlineExceeded) || s.QP().Err() != nil {
+						if err != nil && !errors.Is(err, context.DeadlineExceeded) || side.QP.Err() != nil {
 							return
 						}
 					}

@@ -44,11 +44,8 @@ func TestReceiver(t *testing.T) {
 				require.False(t, m.HasImm)
 				require.Equal(t, a.MR.Bytes()[:n], buf[:m.Len])
 			}
-			require.NoError(t, s.Do(ctx, func(l *verbs.List) {
-				l.SendImm(7, a.MR.SGE(0, 3))
-				l.WriteImm(8, b.MR.Region().At(64), a.MR.SGE(0, 100))
-				l.Send(a.MR.SGE(3, 3))
-			}))
+			require.NoError(t, s.Do(ctx, verbs.SendImmWR(7, a.MR.SGE(0, 3)),
+				verbs.WR{Op: verbs.WRWriteImm, Imm: 8, Remote: b.MR.Region().At(64), Local: []verbs.SGE{a.MR.SGE(0, 100)}}, verbs.SendWR(a.MR.SGE(3, 3))))
 			m, err := r.Receive(ctx, buf)
 			require.NoError(t, err)
 			require.True(t, m.HasImm)
@@ -75,7 +72,7 @@ func TestReceiverOfDatagrams(t *testing.T) {
 	ra, rb := newReceiver(t, a, verbs.ReceiverConfig{Size: 64}), newReceiver(t, b, verbs.ReceiverConfig{Size: 64})
 	sa, sb := newRequester(t, a, verbs.RequesterConfig{}), newRequester(t, b, verbs.RequesterConfig{})
 	copy(a.MR.Bytes(), "who is there?")
-	require.NoError(t, sa.Do(ctx, func(l *verbs.List) { l.SendToImm(5, rig.Dest(t, a, b), a.MR.SGE(0, 13)) }))
+	require.NoError(t, sa.Do(ctx, verbs.WR{Op: verbs.WRSendImm, Imm: 5, To: new(rig.Dest(t, a, b)), Local: []verbs.SGE{a.MR.SGE(0, 13)}}))
 	buf := make([]byte, 64)
 	m, err := rb.Receive(ctx, buf)
 	require.NoError(t, err)
@@ -87,9 +84,7 @@ func TestReceiverOfDatagrams(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ah.Close()) }()
 	copy(b.MR.Bytes(), "me")
-	require.NoError(t, sb.Do(ctx, func(l *verbs.List) {
-		l.SendTo(verbs.Destination{AH: ah, QPN: m.SrcQP(), QKey: verbs.DefaultQKey}, b.MR.SGE(0, 2))
-	}))
+	require.NoError(t, sb.Do(ctx, verbs.WR{Op: verbs.WRSend, To: new(verbs.Destination{AH: ah, QPN: m.SrcQP(), QKey: verbs.DefaultQKey}), Local: []verbs.SGE{b.MR.SGE(0, 2)}}))
 	m, err = ra.Receive(ctx, buf)
 	require.NoError(t, err)
 	require.Equal(t, "me", string(buf[:m.Len]))

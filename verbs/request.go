@@ -39,11 +39,12 @@ func (r *Requester) CmpSwap(ctx context.Context, at Remote, compare, swap uint64
 	return r.atomic(ctx, opCmpSwap, at, compare, swap)
 }
 
-// Do posts a list that build makes, and returns when all of it was executed.
-// build must not call the requester. After an error some of the list may have
-// been executed.
-func (r *Requester) Do(ctx context.Context, build func(*List)) error {
-	s, err := r.begin(ctx, build, r.router.cq.spin, false, nil)
+// Do posts a list of requests, which the device executes in order, and returns when all of it
+// was executed. Only the last request completes visibly, and the requests' numbers are not used.
+// A list may have as many requests as the send queue holds ([QP.MaxSendWR]). After an error some
+// of the list may have been executed.
+func (r *Requester) Do(ctx context.Context, list ...WR) error {
+	s, err := r.begin(ctx, list, r.router.cq.spin, false, nil)
 	if err != nil {
 		return err
 	}
@@ -60,8 +61,8 @@ type Pending struct {
 
 // Start is Do without the wait: the next list can follow at once. An error says
 // that nothing of the list will be executed.
-func (r *Requester) Start(ctx context.Context, build func(*List)) (Pending, error) {
-	s, err := r.begin(ctx, build, 0, true, nil)
+func (r *Requester) Start(ctx context.Context, list ...WR) (Pending, error) {
+	s, err := r.begin(ctx, list, 0, true, nil)
 	if err != nil {
 		return Pending{}, err
 	}
@@ -96,23 +97,6 @@ func (r *Requester) postOne(ctx context.Context, op uint32, at Remote, local SGE
 	defer r.leave()
 	r.batch.next(0, op, 0, at, []SGE{local})
 	return r.post(ctx, op, r.router.cq.spin, nil)
-}
-
-// take acquires the lock to post, unless the context has ended.
-func (r *Requester) take(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if !r.posting.Take(nil, ctx.Done()) {
-		return ctx.Err()
-	}
-	return nil
-}
-
-// leave releases the lock to post. What a panic has left in the batch is dropped.
-func (r *Requester) leave() {
-	r.batch.Reset()
-	r.posting.Release()
 }
 
 // errNoResult is a completion that came too early. Soft-RoCE has such: a WRITE
@@ -167,15 +151,4 @@ func (r *Requester) postAtomic(ctx context.Context, op uint32, at Remote, compar
 	}
 	r.batch.atomic(0, op, 0, at, compareAdd, swap, r.result0)
 	return r.post(ctx, op, r.router.cq.spin, nil)
-}
-
-// opList is several requests, or one that its caller made.
-const opList = 1 << 16
-
-func (r *Requester) refuse(what uint32, err error, detail ...any) error {
-	name := "list"
-	if what != opList {
-		name = opcodeNames[what]
-	}
-	return opError(name+" on", r.qp.named(), err, detail...)
 }

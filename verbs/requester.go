@@ -64,9 +64,8 @@ type Requester struct {
 	result0 SGE    // the first slot's
 	mark    uint64 // lies there before
 
-	posting turn.Turn // owns batch and list
+	posting turn.Turn // owns batch
 	batch   *Batch
-	list    List
 
 	slots    []slot
 	mu       sync.Mutex
@@ -161,7 +160,6 @@ func newRequester(qp *QP, cfg RequesterConfig) (*Requester, error) {
 	if r.batch, err = qp.NewBatch(n); err != nil {
 		return nil, err
 	}
-	r.list.b = r.batch
 	if err = qp.sendCQ.routeTo(n, r.routed); err != nil {
 		return nil, err
 	}
@@ -182,9 +180,6 @@ func (r *Requester) routed(rt *router, at uint64) routed {
 	r.router, r.index = rt, at
 	return r
 }
-
-// QP is the queue pair that the requests go to.
-func (r *Requester) QP() *QP { return r.qp }
 
 // Close gives the queue pair back. If anything is under way, it is taken down
 // first: calls that wait get [ErrClosed]. The queue pair itself stays open.
@@ -253,10 +248,38 @@ func (r *Requester) alive() error {
 	return r.qp.Err()
 }
 
-// begin posts a list that build makes, once there is room for it. After an error
-// nothing of it will be executed. spins is how often to poll for its completion
-// at once. The slot is the caller's to wait for unless there is a call.
-func (r *Requester) begin(ctx context.Context, build func(*List), spins uint32, pending bool, c *Call) (*slot, error) {
+// opList is a list of a caller.
+const opList = 1 << 16
+
+func (r *Requester) refuse(what uint32, err error, detail ...any) error {
+	name := "list"
+	if what != opList {
+		name = opcodeNames[what]
+	}
+	return opError(name+" on", r.qp.named(), err, detail...)
+}
+
+// take acquires the lock to post, unless the context has ended.
+func (r *Requester) take(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !r.posting.Take(nil, ctx.Done()) {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// leave releases the lock to post, and drops what was not posted.
+func (r *Requester) leave() {
+	r.batch.Reset()
+	r.posting.Release()
+}
+
+// begin posts a list, once there is room for it. After an error nothing of it will be executed.
+// spins is how often to poll for its completion at once. The slot is the caller's to wait for
+// unless there is a call.
+func (r *Requester) begin(ctx context.Context, list []WR, spins uint32, pending bool, c *Call) (*slot, error) {
 	const what = opList
 	if err := r.take(ctx); err != nil {
 		return nil, r.refuse(what, err)
@@ -265,14 +288,12 @@ func (r *Requester) begin(ctx context.Context, build func(*List), spins uint32, 
 	if err := r.alive(); err != nil {
 		return nil, r.refuse(what, err)
 	}
-	switch {
-	case build == nil:
-		return nil, r.refuse(what, ErrAttributes, "no function that makes it")
-	case c != nil && c.flying.Load():
+	if c != nil && c.flying.Load() {
 		return nil, r.refuse(what, class(ErrState, errUnderWay))
 	}
-	r.list.Flags = 0
-	build(&r.list)
+	for i := range list {
+		r.batch.add(&list[i])
+	}
 	s, err := r.post(ctx, what, spins, c)
 	if err == nil && pending {
 		r.unwaited.Add(1)
@@ -303,8 +324,8 @@ func (r *Requester) post(ctx context.Context, what uint32, spins uint32, c *Call
 	for k := range b.wrs[:n] {
 		b.wrs[k].ID = id
 	}
-	last := &b.wrs[n-1]
-	last.ID, last.Flags = id|1, last.Flags|uint32(Signaled)
+	b.wrs[n-1].ID = id | 1
+	b.signal(n - 1)
 	if what == opFetchAdd || what == opCmpSwap { // for the requester's own memory
 		b.sges[0].Addr += 8 * uint64(i)
 		binary.NativeEndian.PutUint64(r.results.Bytes()[8*i:], r.mark)

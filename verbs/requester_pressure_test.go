@@ -15,6 +15,7 @@ import (
 
 	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
@@ -45,7 +46,7 @@ func TestRequesterUnderPressure(t *testing.T) {
 		a, b := rig.NewPair(t, verbs.QPConfig{MaxSendWR: 1}, verbs.CQConfig{}, verbs.ConnectConfig{})
 		r := bare(t, a)
 		ctx, far := t.Context(), b.MR.Region()
-		w := func(l *verbs.List) { l.Write(far.At(0), a.MR.SGE(0, 8)) }
+		w := verbs.WriteWR(far.At(0), a.MR.SGE(0, 8))
 		p1, err := r.Start(ctx, w)
 		require.NoError(t, err)
 		require.NoError(t, p1.Wait(ctx))
@@ -134,7 +135,7 @@ func TestRequesterUnderPressure(t *testing.T) {
 		for g := range 4 {
 			wg.Go(func() {
 				for range 300 {
-					p, err := r.Start(ctx, func(l *verbs.List) { l.Write(far.At(0), a.MR.SGE(8*g, 8)) })
+					p, err := r.Start(ctx, verbs.WriteWR(far.At(0), a.MR.SGE(8*g, 8)))
 					if err != nil {
 						mu.Lock()
 						full[err.Error()]++
@@ -178,7 +179,7 @@ func TestRequesterUnderPressure(t *testing.T) {
 			require.NoError(t, b.Reset())
 			var ps []verbs.Pending
 			for range 8 {
-				p, err := r.Start(ctx, func(l *verbs.List) { l.Write(far.At(0), a.MR.SGE(0, 8)) })
+				p, err := r.Start(ctx, verbs.WriteWR(far.At(0), a.MR.SGE(0, 8)))
 				require.NoError(t, err)
 				ps = append(ps, p)
 			}
@@ -280,7 +281,7 @@ func TestRequesterUnderPressure(t *testing.T) {
 		t.Run("no room and a context that ended "+name, func(t *testing.T) {
 			a, _ := rig.NewPair(t, verbs.QPConfig{MaxSendWR: 1}, cc, verbs.ConnectConfig{})
 			r := bare(t, a)
-			p, err := r.Start(t.Context(), func(l *verbs.List) { l.Send(a.MR.SGE(0, 8)) }) // no receive
+			p, err := r.Start(t.Context(), verbs.SendWR(a.MR.SGE(0, 8))) // no receive
 			require.NoError(t, err)
 			time.Sleep(20 * time.Millisecond)
 			ended, cancel := context.WithCancel(t.Context())
@@ -320,7 +321,7 @@ func TestRequesterComesAndGoes(t *testing.T) {
 	t.Run("success before reset", func(t *testing.T) {
 		a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
 		r := newRequester(t, a, verbs.RequesterConfig{})
-		p, err := r.Start(t.Context(), func(l *verbs.List) { l.Send(a.MR.SGE(0, 8)) })
+		p, err := r.Start(t.Context(), verbs.SendWR(a.MR.SGE(0, 8)))
 		require.NoError(t, err)
 		late(t, b)
 		b.Wait(t, 1)
@@ -345,7 +346,7 @@ func TestRequesterComesAndGoes(t *testing.T) {
 		if err != nil {
 			return
 		}
-		p, err := r.Start(ctx, func(l *verbs.List) { l.Send(a.MR.SGE(0, 8)) })
+		p, err := r.Start(ctx, verbs.SendWR(a.MR.SGE(0, 8)))
 		require.NoError(t, err)
 		late(t, b)
 		time.Sleep(500 * time.Millisecond)
@@ -400,7 +401,7 @@ func TestRequesterNeeds(t *testing.T) {
 	a, _ := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{SolicitedOnly: true}, verbs.ConnectConfig{})
 	_, err := verbs.NewRequester(a.QP, verbs.RequesterConfig{})
 	require.ErrorIs(t, err, verbs.ErrAttributes, "nothing would wake it")
-	q, _ := verbs.Wrap(a.QP.Raw(), a.CQ.Raw(), 8)
+	q, _ := driver.Wrap(driver.RawQP(a.QP), driver.RawCQ(a.CQ), 8)
 	_, err = verbs.NewRequester(q, verbs.RequesterConfig{})
 	require.ErrorIs(t, err, verbs.ErrAttributes, "other code's")
 	_, err = verbs.NewRequester(a.QP, verbs.RequesterConfig{Linger: -2})
@@ -428,7 +429,7 @@ func TestReadsBehindLostWrites(t *testing.T) {
 	for n := range rounds {
 		place := n % places
 		buf.put(0)
-		write, err := r.Start(t.Context(), func(l *verbs.List) { l.Write(far.At(65536), a.MR.SGE(65536, size)) })
+		write, err := r.Start(t.Context(), verbs.WriteWR(far.At(65536), a.MR.SGE(65536, size)))
 		require.NoError(t, err)
 		err = r.Read(t.Context(), far.At(uint64(place*size)), a.MR.SGE(0, size))
 		require.NoError(t, errors.Join(err, write.Wait(t.Context())))

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -65,17 +66,11 @@ func TestRequester(t *testing.T) {
 		require.Equal(t, 8, b.Wait(t, 1)[0].Len())
 
 		// A list in order, and lists that are started before any is over.
-		require.NoError(t, r.Do(ctx, func(l *verbs.List) {
-			l.Write(far.At(0), a.MR.SGE(0, 8))
-			l.Read(far.At(0), a.MR.SGE(128, 8))
-			require.Equal(t, 2, l.Len())
-		}))
+		require.NoError(t, r.Do(ctx, verbs.WriteWR(far.At(0), a.MR.SGE(0, 8)), verbs.ReadWR(far.At(0), a.MR.SGE(128, 8))))
 		require.Equal(t, "written!", string(a.MR.Bytes()[128:136]))
 		var started []verbs.Pending
 		for i := range 100 {
-			p, err := r.Start(ctx, func(l *verbs.List) {
-				l.FetchAdd(far.At(512), 1, a.MR.SGE(1024+8*i, 8))
-			})
+			p, err := r.Start(ctx, verbs.WR{Op: verbs.WRFetchAdd, Remote: far.At(512), Value: 1, Local: []verbs.SGE{a.MR.SGE(1024+8*i, 8)}})
 			require.NoError(t, err)
 			started = append(started, p)
 		}
@@ -114,13 +109,8 @@ func TestRequesterRefusals(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrInUse, "its completion would be nobody's")
 
 	require.ErrorIs(t, r.Read(ctx, far.At(0), a.MR.SGE(rig.BufSize, 8)), verbs.ErrRange)
-	require.ErrorIs(t, r.Do(ctx, func(*verbs.List) {}), verbs.ErrAttributes)
-	require.ErrorIs(t, r.Do(ctx, func(l *verbs.List) {
-		for range a.QP.MaxSendWR() + 1 {
-			l.Read(far.At(0), a.MR.SGE(0, 8))
-		}
-	}), verbs.ErrBatchFull)
-	require.Panics(t, func() { r.Do(ctx, func(l *verbs.List) { l.Read(far.At(0), a.MR.SGE(0, 8)); panic("no") }) })
+	require.ErrorIs(t, r.Do(ctx), verbs.ErrAttributes)
+	require.ErrorIs(t, r.Do(ctx, slices.Repeat([]verbs.WR{verbs.ReadWR(far.At(0), a.MR.SGE(0, 8))}, a.QP.MaxSendWR()+1)...), verbs.ErrBatchFull)
 	_, err = r.FetchAdd(ctx, far.At(4), 1)
 	require.ErrorIs(t, err, verbs.ErrRange)
 	for range 20 { // room is not lost with requests that were refused
@@ -128,13 +118,13 @@ func TestRequesterRefusals(t *testing.T) {
 	}
 	b.MR.Bytes()[0]++
 	before := a.MR.Bytes()[0]
-	canceltest.Methods(t, r, []any{far.At(0), a.MR.SGE(0, 8), func(*verbs.List) { t.Error("built") }, &verbs.Call{}})
+	canceltest.Methods(t, r, []any{far.At(0), a.MR.SGE(0, 8), &verbs.Call{}})
 	require.Equal(t, before, a.MR.Bytes()[0], "nothing happened")
 	require.NoError(t, r.Read(ctx, far.At(0), a.MR.SGE(0, 8)))
 
 	var left []verbs.Pending
 	for range a.QP.MaxSendWR() {
-		p, err := r.Start(ctx, func(l *verbs.List) { l.Read(far.At(0), a.MR.SGE(0, 8)) })
+		p, err := r.Start(ctx, verbs.ReadWR(far.At(0), a.MR.SGE(0, 8)))
 		require.NoError(t, err)
 		left = append(left, p)
 	}
@@ -299,7 +289,7 @@ func requestersForMany(t *testing.T, cc verbs.CQConfig, cut bool) {
 					lost.Store(true)
 				case cut && errors.Is(err, verbs.ErrClosed):
 				case cut && (errors.Is(err, verbs.WCFlushed) || errors.Is(err, verbs.WCRetryExceeded)):
-					if r.QP().Err() == nil {
+					if qps[which].Err() == nil {
 						t.Errorf("%v, and the queue pair stands", err)
 					}
 				case errors.Is(err, context.DeadlineExceeded):
@@ -324,7 +314,7 @@ func requestersForMany(t *testing.T, cc verbs.CQConfig, cut bool) {
 	for i, r := range rs {
 		require.NoError(t, r.Close())
 		if !cut && !lost.Load() {
-			require.NoError(t, r.QP().Err())
+			require.NoError(t, qps[i].Err())
 			require.EqualValues(t, added[i].Load(), verbs.Uint64(b.MR.Bytes(), places*size+8*i))
 		}
 	}
@@ -421,9 +411,9 @@ func TestRequesterOfDeadPeer(t *testing.T) {
 	require.NoError(t, r.Write(t.Context(), far.At(0), a.MR.SGE(0, 8)))
 	require.NoError(t, a.QP.Err())
 	require.NoError(t, b.Reset())
-	p, err := r.Start(t.Context(), func(l *verbs.List) { l.Write(far.At(0), a.MR.SGE(0, 8)) })
+	p, err := r.Start(t.Context(), verbs.WriteWR(far.At(0), a.MR.SGE(0, 8)))
 	require.NoError(t, err)
-	behind, err := r.Start(t.Context(), func(l *verbs.List) { l.Write(far.At(0), a.MR.SGE(0, 8)) })
+	behind, err := r.Start(t.Context(), verbs.WriteWR(far.At(0), a.MR.SGE(0, 8)))
 	require.NoError(t, err)
 	err = p.Wait(t.Context())
 	require.ErrorIs(t, err, verbs.WCRetryExceeded)
@@ -515,10 +505,7 @@ func TestRequesterDoesNotAllocate(t *testing.T) {
 			}
 			err := r.Read(ctx, far.At(0), a.MR.SGE(0, 64))
 			_, err2 := r.FetchAdd(ctx, far.At(0), 1)
-			err3 := r.Do(ctx, func(l *verbs.List) {
-				l.Write(far.At(64), a.MR.SGE(0, 64))
-				l.Write(far.At(128), a.MR.SGE(0, 64))
-			})
+			err3 := r.Do(ctx, verbs.WriteWR(far.At(64), a.MR.SGE(0, 64)), verbs.WriteWR(far.At(128), a.MR.SGE(0, 64)))
 			if err := errors.Join(err, err2, err3); err != nil {
 				t.Error(err)
 			}

@@ -4,6 +4,7 @@ package verbs
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -20,23 +21,17 @@ func TestListsWaitForRoom(t *testing.T) {
 		_, _, _, q := hostSide(t, cc)
 		r, err := NewRequester(q, RequesterConfig{})
 		require.NoError(t, err)
-		writes := func(n int) func(*List) {
-			return func(l *List) {
-				for range n {
-					l.Write(wordAt, wordSGE)
-				}
-			}
-		}
+		writes := func(n int) []WR { return slices.Repeat([]WR{WriteWR(wordAt, wordSGE)}, n) }
 		var first, second, third Call
-		require.NoError(t, r.Go(t.Context(), &first, writes(5)))
-		require.NoError(t, r.Go(t.Context(), &second, writes(3)))
+		require.NoError(t, r.Go(t.Context(), &first, writes(5)...))
+		require.NoError(t, r.Go(t.Context(), &second, writes(3)...))
 		require.Zero(t, r.credits.Load())
 		short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		require.ErrorIs(t, r.Go(short, &third, writes(1)), context.DeadlineExceeded)
+		require.ErrorIs(t, r.Go(short, &third, writes(1)...), context.DeadlineExceeded)
 		cancel()
 		ids := r.underWay()
 		var wg sync.WaitGroup
-		wg.Go(func() { require.NoError(t, r.Go(t.Context(), &third, writes(6))) })
+		wg.Go(func() { require.NoError(t, r.Go(t.Context(), &third, writes(6)...)) })
 		time.Sleep(10 * time.Millisecond)
 		standin.Complete(q.Num(), ids[0], uint32(WCSuccess))
 		r.router.cq.wake()
@@ -69,14 +64,14 @@ func TestListsWaitForSlots(t *testing.T) {
 	require.NoError(t, err)
 	var ps []Pending
 	for range 8 {
-		p, err := r.Start(t.Context(), func(l *List) { l.Write(wordAt, wordSGE) })
+		p, err := r.Start(t.Context(), WriteWR(wordAt, wordSGE))
 		require.NoError(t, err)
 		ps = append(ps, p)
 	}
 	for _, id := range r.underWay() {
 		standin.Complete(q.Num(), id, uint32(WCSuccess))
 	}
-	write := func(l *List) { l.Write(wordAt, wordSGE) }
+	write := WriteWR(wordAt, wordSGE)
 	r.unwaited.Add(-1) // a call is about to take its result
 	var wg sync.WaitGroup
 	var call Call

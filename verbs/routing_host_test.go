@@ -5,6 +5,7 @@ package verbs
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -90,7 +91,7 @@ func TestQueueIsTheProgramsAfterClose(t *testing.T) {
 func TestReclaimedQueuePairStaysEnded(t *testing.T) {
 	_, _, _, q := hostSide(t, CQConfig{PollOnly: true})
 	ended := make(chan error, 8)
-	q.OnEnd(func(cause error) { ended <- cause })
+	q.onEnd(func(cause error) { ended <- cause })
 	done := q.Done()
 	cause := errors.New("died")
 	life := q.die(cause)
@@ -270,7 +271,7 @@ func TestBrokenQueueEndsAllSoon(t *testing.T) {
 	for i := range n {
 		r, err := NewRequester(hostQP(t, p, c, 2), RequesterConfig{})
 		require.NoError(t, err)
-		require.NoError(t, r.Go(t.Context(), &calls[i], func(l *List) { l.Write(wordAt, wordSGE) }))
+		require.NoError(t, r.Go(t.Context(), &calls[i], WriteWR(wordAt, wordSGE)))
 		rs = append(rs, r)
 	}
 	c.overrun.Store(true)
@@ -291,18 +292,13 @@ func TestCallOfNothing(t *testing.T) {
 	_, _, _, q := hostSide(t, CQConfig{PollOnly: true})
 	r, err := NewRequester(q, RequesterConfig{})
 	require.NoError(t, err)
-	write := func(l *List) { l.Write(wordAt, wordSGE) }
+	write := WriteWR(wordAt, wordSGE)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	full := func(l *List) {
-		for range 9 {
-			write(l)
-		}
-	}
 	var c Call
 	for _, f := range []func() error{
-		func() error { return r.Go(t.Context(), &c, full) },
-		func() error { return r.Go(t.Context(), &c, nil) },
+		func() error { return r.Go(t.Context(), &c, slices.Repeat([]WR{write}, 9)...) },
+		func() error { return r.Go(t.Context(), &c) },
 		func() error { r.posting.Try(); defer r.posting.Release(); return r.Go(ended, &c, write) },
 		func() error { require.NoError(t, r.Close()); return r.Go(t.Context(), &c, write) },
 	} {
@@ -344,7 +340,7 @@ func TestPlacesOfThoseThatWereCutOff(t *testing.T) {
 		r, err := NewRequester(other, RequesterConfig{})
 		require.NoError(t, err)
 		var call Call
-		require.NoError(t, r.Go(t.Context(), &call, func(l *List) { l.Write(wordAt, wordSGE) }))
+		require.NoError(t, r.Go(t.Context(), &call, WriteWR(wordAt, wordSGE)))
 		require.NoError(t, other.ToReset())
 		require.ErrorIs(t, call.Wait(t.Context()), WCFlushed)
 		require.NoError(t, r.Close())

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goverbs/goverbs/cgo/simhca"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // srdPair are two SRD queue pairs, and the way from the first to the second.
@@ -180,7 +181,7 @@ func TestSimulatedSRDReset(t *testing.T) {
 	sendEight(t, a, b, to)
 	b.Wait(t, 8)
 	require.ErrorIs(t, a.QP.ToReset(), verbs.ErrUnsupported)
-	require.ErrorIs(t, a.QP.ModifySteps(verbs.ResetStep(), a.QP.InitStep()), verbs.ErrUnsupported)
+	require.ErrorIs(t, driver.ModifySteps(a.QP, driver.ResetStep(), driver.InitStep(a.QP)), verbs.ErrUnsupported)
 	require.Equal(t, verbs.StateRTS, a.QP.State())
 	a.Wait(t, 8)
 	require.ErrorIs(t, a.QP.Quiesce(), verbs.ErrUnsupported)

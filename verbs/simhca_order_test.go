@@ -11,6 +11,8 @@ import (
 
 	"github.com/goverbs/goverbs/cgo/simhca"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
+	"github.com/goverbs/goverbs/verbs/experimental"
 	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
@@ -28,7 +30,7 @@ func TestSimulatedFence(t *testing.T) {
 		}
 		if cfg.Ops == verbs.OpMasked {
 			requests["masked FETCH_ADD"] = func(f verbs.SendFlags) {
-				batch.MaskedFetchAdd(2, verbs.Signaled|f, word, verbs.MaskedFetchAdd{Add: 1}, a.MR.SGE(128, 8))
+				batch.Add(verbs.WR{ID: 2, Flags: verbs.Signaled | f, Op: verbs.WRMaskedFetchAdd, Remote: word, Value: 1, Local: []verbs.SGE{a.MR.SGE(128, 8)}})
 			}
 		}
 		for what, add := range requests {
@@ -111,7 +113,7 @@ func TestSimulatedStreamsRoom(t *testing.T) {
 	p := rig.Ports(t)
 	a := rig.NewSide(t, p[0], verbs.QPConfig{Type: verbs.DCI, Streams: 2, MaxSendWR: asked, MaxInline: 32}, verbs.CQConfig{})
 	b := rig.NewSide(t, p[1], verbs.QPConfig{}, verbs.CQConfig{})
-	require.NoError(t, a.QP.ActivateWith(verbs.ConnectConfig{}))
+	require.NoError(t, driver.ActivateWith(a.QP, verbs.ConnectConfig{}))
 	size := uint64(a.QP.MaxSendWR())
 	require.GreaterOrEqual(t, size, uint64(asked))
 	srq, err := b.PD.CreateSRQ(verbs.SRQConfig{MaxWR: 16})
@@ -225,7 +227,7 @@ func TestSimulatedEFADatagrams(t *testing.T) {
 		require.NoError(t, err)
 		fields := verbs.FieldsStandard
 		if f.Sender {
-			fields |= verbs.FieldSender
+			fields |= experimental.FieldSender
 		}
 		s.CQ, err = d.CreateCQ(verbs.CQConfig{Fields: fields})
 		require.NoError(t, err)
@@ -252,7 +254,7 @@ func TestSimulatedEFADatagrams(t *testing.T) {
 	wrong := to
 	wrong.QKey = 0x1234
 	batch.SendTo(1, verbs.Signaled, wrong, a.MR.SGE(0, 3)) // no completion reports it
-	batch.SendToImm(2, verbs.Signaled, 77, to, a.MR.SGE(0, 5))
+	batch.Add(verbs.WR{ID: 2, Flags: verbs.Signaled, Op: verbs.WRSendImm, Imm: 77, To: new(to), Local: []verbs.SGE{a.MR.SGE(0, 5)}})
 	a.Do(t, batch, 2)
 	receive := func() verbs.WCEx {
 		var wcs [2]verbs.WCEx
@@ -278,17 +280,17 @@ func TestSimulatedEFADatagrams(t *testing.T) {
 	if !f.Sender {
 		return
 	}
-	require.Equal(t, gid.GID, wc.Sender())
-	back, err := b.PD.CreateAHFromWCEx(&wc, b.MR.Bytes()[128*wc.ID():], 1)
+	require.Equal(t, gid.GID, experimental.Sender(&wc))
+	back, err := experimental.CreateAHFromWCEx(b.PD, &wc, b.MR.Bytes()[128*wc.ID():], 1)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, back.Close()) })
 	batch.SendTo(3, verbs.Signaled, to, a.MR.SGE(0, 5))
 	a.Do(t, batch, 1)
 	wc = receive()
-	number, err := back.Number()
+	number, err := experimental.AHNumber(back)
 	require.NoError(t, err)
 	require.Equal(t, number, wc.SLID())
-	require.Equal(t, verbs.GID{}, wc.Sender(), "there is a handle now")
+	require.Equal(t, verbs.GID{}, experimental.Sender(&wc), "there is a handle now")
 }
 
 // A post to a queue that is full of requests under way is refused, and does them no

@@ -17,6 +17,7 @@ import (
 	"github.com/goverbs/goverbs/cgo/simhca"
 	"github.com/goverbs/goverbs/internal/testseed"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
@@ -120,7 +121,7 @@ func TestSimulatedDC(t *testing.T) {
 		p := rig.Ports(t)
 		a := rig.NewSide(t, p[0], verbs.QPConfig{Type: verbs.DCI, Streams: streams, MaxInline: 32, Ops: verbs.OpMasked}, verbs.CQConfig{})
 		b := rig.NewSide(t, p[1], verbs.QPConfig{}, verbs.CQConfig{})
-		require.NoError(t, a.QP.ActivateWith(verbs.ConnectConfig{AckTimeout: time.Millisecond}))
+		require.NoError(t, driver.ActivateWith(a.QP, verbs.ConnectConfig{AckTimeout: time.Millisecond}))
 		one, two := dct(t, b, p[1], 7, 4), dct(t, b, p[1], 8, 4)
 		ah, err := a.PD.CreateAH(verbs.AHAttr{GID: p[1].GID.GID, SGIDIndex: p[0].GID.Index, Port: 1, DLID: b.Endpoint(t).LID})
 		require.NoError(t, err)
@@ -168,7 +169,7 @@ func TestSimulatedDC(t *testing.T) {
 		// A masked atomic is a raw entry, which names its stream itself.
 		masked := func(id uint64, to verbs.Target) {
 			batch.SetTarget(to)
-			batch.MaskedFetchAdd(id, verbs.Signaled, b.MR.Region().At(4096), verbs.MaskedFetchAdd{Add: 1}, a.MR.SGE(0, 8))
+			batch.Add(verbs.WR{ID: id, Flags: verbs.Signaled, Op: verbs.WRMaskedFetchAdd, Remote: b.MR.Region().At(4096), Value: 1, Local: []verbs.SGE{a.MR.SGE(0, 8)}})
 		}
 		masked(7, to(one, 99, 2))
 		masked(8, to(one, 7, 3))

@@ -47,7 +47,9 @@ func (w *windows) post(s *rig.Side, add func(*verbs.Batch)) error {
 
 // bind binds a window to 64 bytes of the memory.
 func (w *windows) bind(m *verbs.Window, off int, access verbs.Access) error {
-	return w.post(w.b, func(b *verbs.Batch) { b.BindWindow(1, verbs.Signaled, m, w.mr, off, 64, access) })
+	return w.post(w.b, func(b *verbs.Batch) {
+		b.Add(verbs.WR{ID: 1, Flags: verbs.Signaled, Op: verbs.WRBindWindow, Bind: &verbs.WindowBinding{Window: m, MR: w.mr, Offset: off, Length: 64, Access: access}})
+	})
 }
 
 func (w *windows) read(r verbs.Remote) error {
@@ -63,7 +65,9 @@ func (w *windows) add(r verbs.Remote) error {
 }
 
 func (w *windows) invalidate(key uint32) error {
-	return w.post(w.b, func(b *verbs.Batch) { b.LocalInvalidate(1, verbs.Signaled, key) })
+	return w.post(w.b, func(b *verbs.Batch) {
+		b.Add(verbs.WR{ID: 1, Flags: verbs.Signaled, Op: verbs.WRLocalInvalidate, Remote: verbs.Remote{RKey: key}})
+	})
 }
 
 // readAlong makes two more queue pairs in the same protection domains, and READs by them.
@@ -116,7 +120,9 @@ func TestSimulatedWindows(t *testing.T) {
 			}, verbs.WCRemoteAccess},
 			"invalidated by the peer": {all, func(w *windows, r verbs.Region) error {
 				w.b.Recv(w.t, 1, 64)
-				err := w.post(w.a, func(b *verbs.Batch) { b.SendInvalidate(1, verbs.Signaled, r.RKey, w.a.MR.SGE(0, 8)) })
+				err := w.post(w.a, func(b *verbs.Batch) {
+					b.Add(verbs.WR{ID: 1, Flags: verbs.Signaled, Op: verbs.WRSendInvalidate, Remote: verbs.Remote{RKey: r.RKey}, Local: []verbs.SGE{w.a.MR.SGE(0, 8)}})
+				})
 				require.NoError(w.t, err)
 				wc := w.b.Wait(w.t, 1)[0]
 				require.NoError(w.t, wc.Err())
@@ -133,7 +139,9 @@ func TestSimulatedWindows(t *testing.T) {
 			"a region invalidated":          {all, func(w *windows, _ verbs.Region) error { return w.invalidate(w.mr.Region().RKey) }, verbs.WCMWBind},
 			"a region invalidated by the peer": {all, func(w *windows, _ verbs.Region) error {
 				w.b.Recv(w.t, 1, 64)
-				return w.post(w.a, func(b *verbs.Batch) { b.SendInvalidate(1, verbs.Signaled, w.mr.Region().RKey, w.a.MR.SGE(0, 8)) })
+				return w.post(w.a, func(b *verbs.Batch) {
+					b.Add(verbs.WR{ID: 1, Flags: verbs.Signaled, Op: verbs.WRSendInvalidate, Remote: verbs.Remote{RKey: w.mr.Region().RKey}, Local: []verbs.SGE{w.a.MR.SGE(0, 8)}})
+				})
 			}, verbs.WCRemoteAccess},
 		} {
 			w := newWindows(t, cfg, verbs.RemoteRead) // what the region allows peers does not count

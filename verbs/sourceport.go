@@ -36,12 +36,8 @@ func FlowLabelFor(port uint16) uint32 {
 	return label
 }
 
-// SetUDPSourcePort changes the UDP source port of a connected queue pair while
-// it is in use, and so its path through a network with several. The queue pair
-// is an [RC] or [UC] one in [StateRTS]; the port is from 49152 to 65535. Only
-// mlx5 can do so: elsewhere this is [ErrUnsupported], and the port follows from
-// [ConnectConfig.FlowLabel], see [FlowLabelFor]. Safe for concurrent use.
-func (q *QP) SetUDPSourcePort(port uint16) error {
+// setUDPSourcePort is [experimental.SetUDPSourcePort].
+func (q *QP) setUDPSourcePort(port uint16) error {
 	const op = "set UDP source port of"
 	return q.life.With(op, func() error {
 		switch {
@@ -56,11 +52,8 @@ func (q *QP) SetUDPSourcePort(port uint16) error {
 	})
 }
 
-// SetLAGPort chooses the physical port, from 1 on, by which the packets of a queue
-// pair leave a bond of RoCE ports. The queue pair is in [StateRTS]; a later
-// change of its state may undo the choice. Without a bond, and on other devices
-// than mlx5, this is [ErrUnsupported]. Safe for concurrent use.
-func (q *QP) SetLAGPort(port int) error {
+// setLAGPort is [experimental.SetLAGPort].
+func (q *QP) setLAGPort(port int) error {
 	const op = "set LAG port of"
 	return q.life.With(op, func() error {
 		if port < 1 || port > 255 {
@@ -75,10 +68,8 @@ func (q *QP) SetLAGPort(port int) error {
 	})
 }
 
-// LAGPort returns the port that was chosen for a queue pair in a bond, and the one by
-// which its packets leave now, which differs while the chosen port is down. The queue
-// pair and the errors are as for [QP.SetLAGPort].
-func (q *QP) LAGPort() (port, active int, err error) {
+// lagPort is [experimental.LAGPort].
+func (q *QP) lagPort() (port, active int, err error) {
 	const op = "query LAG port of"
 	err = q.life.With(op, func() error {
 		return q.onMlx5(op, "only mlx5 has LAG ports", func() error {

@@ -24,41 +24,41 @@ func connectedRC(t *testing.T, p *PD, c *CQ) *QP {
 func TestUDPSourcePort(t *testing.T) {
 	_, p, c, _ := driverRig(t)
 	q := connectedRC(t, p, c)
-	require.NoError(t, q.SetUDPSourcePort(0xc123))
+	require.NoError(t, q.setUDPSourcePort(0xc123))
 	recorded(t, `
 		mlx5dv_modify_qp_udp_sport port=49443`)
 
-	require.ErrorIs(t, q.SetUDPSourcePort(4791), ErrAttributes)
+	require.ErrorIs(t, q.setUDPSourcePort(4791), ErrAttributes)
 	standin.Refuse("mlx5dv_modify_qp_udp_sport", syscall.EOPNOTSUPP)
-	err := q.SetUDPSourcePort(0xc123)
+	err := q.setUDPSourcePort(0xc123)
 	require.ErrorIs(t, err, ErrUnsupported)
 	require.ErrorContains(t, err, "firmware")
 	standin.Recorded()
 
 	require.NoError(t, q.ToError())
-	require.ErrorIs(t, q.SetUDPSourcePort(0xc123), ErrState, "libmlx5 would say that it is not supported")
+	require.ErrorIs(t, q.setUDPSourcePort(0xc123), ErrState, "libmlx5 would say that it is not supported")
 	ud, err := p.CreateQP(QPConfig{Type: UD, SendCQ: c, GID: standinGID, Extended: true})
 	require.NoError(t, err)
-	require.ErrorIs(t, ud.SetUDPSourcePort(0xc123), ErrUnsupported)
+	require.ErrorIs(t, ud.setUDPSourcePort(0xc123), ErrUnsupported)
 	require.NotContains(t, standin.Recorded(), "udp_sport")
 	require.NoError(t, q.Close())
 	require.NoError(t, ud.Close())
-	require.ErrorIs(t, q.SetUDPSourcePort(0xc123), ErrClosed)
+	require.ErrorIs(t, q.setUDPSourcePort(0xc123), ErrClosed)
 }
 
 func TestLAGPort(t *testing.T) {
 	_, p, c, _ := driverRig(t)
 	q := connectedRC(t, p, c)
-	require.NoError(t, q.SetLAGPort(1))
-	port, active, err := q.LAGPort()
+	require.NoError(t, q.setLAGPort(1))
+	port, active, err := q.lagPort()
 	require.NoError(t, err)
 	require.Equal(t, []int{1, 2}, []int{port, active})
 	recorded(t, `
 		mlx5dv_modify_qp_lag_port port=1
 		mlx5dv_query_qp_lag_port`)
-	require.ErrorIs(t, q.SetLAGPort(0), ErrAttributes)
+	require.ErrorIs(t, q.setLAGPort(0), ErrAttributes)
 	standin.Refuse("mlx5dv_modify_qp_lag_port", syscall.EOPNOTSUPP)
-	err = q.SetLAGPort(2)
+	err = q.setLAGPort(2)
 	require.ErrorIs(t, err, ErrUnsupported)
 	require.ErrorContains(t, err, "bonded")
 	require.NoError(t, q.Close())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverbs/goverbs/cgo/standin"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 const standinWR = 128
@@ -20,7 +21,7 @@ func newStandin(t testing.TB) (*standin.Pair, *verbs.QP, *verbs.CQ) {
 	s, err := standin.New()
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
-	qp, cq := verbs.Wrap(s.QP(), s.CQ(), standinWR)
+	qp, cq := driver.Wrap(s.QP(), s.CQ(), standinWR)
 	return s, qp, cq
 }
 
@@ -93,17 +94,20 @@ func TestDataPathDoesNotAllocate(t *testing.T) {
 	data := []byte("inline")
 
 	for name, f := range map[string]func(){
-		"Send":           func() { batch.Send(1, verbs.Signaled, sge, sge) },
-		"SendImm":        func() { batch.SendImm(1, 0, 7, sge) },
-		"Write":          func() { batch.Write(1, 0, at, sge, sge) },
-		"WriteImm":       func() { batch.WriteImm(1, 0, 7, at, sge) },
-		"Read":           func() { batch.Read(1, 0, at, sge, sge) },
-		"FetchAdd":       func() { batch.FetchAdd(1, 0, at, 1, sge) },
-		"CmpSwap":        func() { batch.CmpSwap(1, 0, at, 1, 2, sge) },
-		"SendInline":     func() { batch.SendInline(1, 0, data) },
-		"WriteInline":    func() { batch.WriteInline(1, 0, at, data) },
-		"SendImmInline":  func() { batch.SendImmInline(1, 0, 7, data) },
-		"WriteImmInline": func() { batch.WriteImmInline(1, 0, 7, at, data) },
+		"Send":        func() { batch.Send(1, verbs.Signaled, sge, sge) },
+		"SendImm":     func() { batch.SendImm(1, 0, 7, sge) },
+		"Write":       func() { batch.Write(1, 0, at, sge, sge) },
+		"WriteImm":    func() { batch.WriteImm(1, 0, 7, at, sge) },
+		"Read":        func() { batch.Read(1, 0, at, sge, sge) },
+		"FetchAdd":    func() { batch.FetchAdd(1, 0, at, 1, sge) },
+		"CmpSwap":     func() { batch.CmpSwap(1, 0, at, 1, 2, sge) },
+		"SendInline":  func() { batch.SendInline(1, 0, data) },
+		"WriteInline": func() { batch.WriteInline(1, 0, at, data) },
+		"Add READ":    func() { batch.Add(verbs.ReadWR(at, sge, sge)) },
+		"Add SEND":    func() { batch.Add(verbs.SendImmWR(7, sge)) },
+		"Add inline":  func() { batch.Add(verbs.WR{Op: verbs.WRWriteImm, Imm: 7, Remote: at, Data: data}) },
+		"Add atomic":  func() { batch.Add(verbs.WR{Op: verbs.WRCmpSwap, Remote: at, Compare: 1, Local: []verbs.SGE{sge}}) },
+		"Check":       func() { err = batch.Check(verbs.WR{Op: verbs.WRWrite, Remote: at, Data: data}) },
 		"PostPoll": func() {
 			batch.Read(1, verbs.Signaled, at, sge)
 			_, _, err = batch.PostPoll(cq, wcs, 4)

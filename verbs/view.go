@@ -25,10 +25,8 @@ func rawWCExs(wcs []WCEx) []cgo.WCEx {
 	return unsafe.Slice((*cgo.WCEx)(unsafe.Pointer(unsafe.SliceData(wcs))), len(wcs))
 }
 
-// Gather appends the bytes of this process's memory that sges name, as a request with
-// [Inline] sends them. It is for layers that post a request after the call that made it
-// has returned. The memory has to be mapped.
-func Gather(dst []byte, sges ...SGE) []byte {
+// gather is [driver.Gather].
+func gather(dst []byte, sges ...SGE) []byte {
 	for i := range sges {
 		at := *(*unsafe.Pointer)(unsafe.Pointer(&sges[i].Addr))
 		dst = append(dst, unsafe.Slice((*byte)(at), sges[i].Length)...)

@@ -17,6 +17,7 @@ import (
 	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/ci/topo"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/netpath"
 )
 
 // vlans stacks a VLAN with an MTU of 1500 on each end of the wire, with 4096 at its ports,
@@ -196,7 +197,7 @@ func lookupInNamespace(t *testing.T, kind ...string) {
 	lab.Within(t, topo.SpareNamespace, func() {
 		l, err := verbs.LookupAddr(t.Context(), addr)
 		for range 100 { // until the kernel has made the address a GID; on this thread
-			if !errors.Is(err, verbs.ErrNoGID) && !errors.Is(err, verbs.ErrNotRDMA) {
+			if !errors.Is(err, verbs.ErrNoGID) && !errors.Is(err, netpath.ErrNotRDMA) {
 				break
 			}
 			time.Sleep(50 * time.Millisecond)
@@ -228,7 +229,7 @@ func lookupInNamespace(t *testing.T, kind ...string) {
 		require.ErrorIs(t, err, verbs.ErrNoGID)
 		require.ErrorContains(t, err, "of another network namespace")
 		_, err = verbs.LookupNetdev(t.Context(), "peer0")
-		require.ErrorIs(t, err, verbs.ErrNotRDMA)
+		require.ErrorIs(t, err, netpath.ErrNotRDMA)
 	})
 	dev, err := verbs.Open(topo.SpareDevice, verbs.DeviceConfig{})
 	require.NoError(t, err)

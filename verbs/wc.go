@@ -13,7 +13,7 @@ const (
 	WCSuccess           WCStatus = iota // IBV_WC_SUCCESS
 	WCLocalLength                       // IBV_WC_LOC_LEN_ERR: a message did not fit the local buffer, or exceeded the device's limit
 	WCLocalQPOperation                  // IBV_WC_LOC_QP_OP_ERR: the device could not carry out the request
-	WCLocalEEC                          // IBV_WC_LOC_EEC_OP_ERR
+	wcLocalEEC                          // IBV_WC_LOC_EEC_OP_ERR
 	WCLocalProtection                   // IBV_WC_LOC_PROT_ERR: a local key, range or access right was wrong
 	WCFlushed                           // IBV_WC_WR_FLUSH_ERR: the queue pair was in error when the request's turn came
 	WCMWBind                            // IBV_WC_MW_BIND_ERR: a memory window could not be bound
@@ -24,11 +24,11 @@ const (
 	WCRemoteOperation                   // IBV_WC_REM_OP_ERR: the responder could not complete the request
 	WCRetryExceeded                     // IBV_WC_RETRY_EXC_ERR: no response after all retries: the peer is dead or unreachable
 	WCRNRRetryExceeded                  // IBV_WC_RNR_RETRY_EXC_ERR: the responder had no receive posted for too long
-	WCLocalRDDViolation                 // IBV_WC_LOC_RDD_VIOL_ERR
+	wcLocalRDDViolation                 // IBV_WC_LOC_RDD_VIOL_ERR
 	WCRemoteInvalidRD                   // IBV_WC_REM_INV_RD_REQ_ERR
 	WCRemoteAborted                     // IBV_WC_REM_ABORT_ERR
-	WCInvalidEECN                       // IBV_WC_INV_EECN_ERR
-	WCInvalidEECState                   // IBV_WC_INV_EEC_STATE_ERR
+	wcInvalidEECN                       // IBV_WC_INV_EECN_ERR
+	wcInvalidEECState                   // IBV_WC_INV_EEC_STATE_ERR
 	WCFatal                             // IBV_WC_FATAL_ERR: the device failed
 	WCResponseTimeout                   // IBV_WC_RESP_TIMEOUT_ERR
 	WCGeneral                           // IBV_WC_GENERAL_ERR
@@ -86,24 +86,8 @@ func (w *WC) QPNum() uint32 { return w.wc.QPNum }
 // SrcQP is the sender's queue pair number; valid for UD receives.
 func (w *WC) SrcQP() uint32 { return w.wc.SrcQP }
 
-// SLID, SL and DLIDPathBits are the sender's local identifier, the service level of the
-// packet and the low bits of the local identifier that it was sent to; valid for UD
-// receives on InfiniBand. [PD.CreateAHFromWC] makes an address handle for the way back
-// from them.
-func (w *WC) SLID() uint16        { return w.wc.SLID }
-func (w *WC) SL() uint8           { return w.wc.SL }
-func (w *WC) DLIDPathBits() uint8 { return w.wc.DLIDPathBits }
-
-// PKeyIndex is the partition of the packet, by its place in the port's table;
-// valid for receives of the general service interface.
-func (w *WC) PKeyIndex() uint16 { return w.wc.PKeyIndex }
-
-// Flags say which of the fields there are (enum ibv_wc_flags); HasGRH, Imm and
-// Invalidated look at them.
-func (w *WC) Flags() uint32 { return w.wc.Flags }
-
-// VendorErr is the provider's own code for a failure.
-func (w *WC) VendorErr() uint32 { return w.wc.VendorErr }
+// SLID is the sender's local identifier; valid for UD receives on InfiniBand.
+func (w *WC) SLID() uint16 { return w.wc.SLID }
 
 // HasGRH reports whether the first 40 bytes of a UD receive hold a global route header
 // (RoCE v2 over IPv4: 20 undefined bytes, then the IPv4 header).
@@ -142,8 +126,7 @@ func (w WC) WithID(id uint64, n int) WC {
 	return w
 }
 
-// FlushedWC is the completion of a request that a layer kept, and never posted,
-// because its queue pair ended.
-func FlushedWC(id uint64, qpNum uint32) WC {
+// flushedWC is [driver.FlushedWC].
+func flushedWC(id uint64, qpNum uint32) WC {
 	return WC{cgo.WC{ID: id, Status: uint32(WCFlushed), QPNum: qpNum}}
 }

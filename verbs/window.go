@@ -14,7 +14,7 @@ const (
 	// Window1 (IBV_MW_TYPE_1) is bound by [Window.Bind], under a key that the device chooses,
 	// and may be used through any queue pair of its protection domain.
 	Window1 WindowType = 1
-	// Window2 (IBV_MW_TYPE_2) is bound by a request in a batch, [Batch.BindWindow], under a key
+	// Window2 (IBV_MW_TYPE_2) is bound by a request, [WRBindWindow], under a key
 	// with a last byte that the program chooses, and belongs to that queue pair
 	// (type 2B).
 	Window2 WindowType = 2
@@ -134,18 +134,33 @@ func (w *Window) Bind(q *QP, id uint64, flags SendFlags, mr *MR, off, n int, acc
 	})
 }
 
-// BindWindow adds the binding of a type 2 window to n bytes at offset off of mr, under a
-// new key. [Window.Region] returns the key at once; it is valid for requests of peers
-// that arrive after the binding has completed. A bound window must be invalidated before
-// it is bound again. Post refuses the batch if the window was closed since, or the region
-// before it was bound.
-func (b *Batch) BindWindow(id uint64, flags SendFlags, w *Window, mr *MR, off, n int, access Access) {
-	if err := w.bindable(b.qp, Window2, mr, off, n, access); err != nil {
-		if b.err == nil {
-			b.err = err
-		}
+// WindowBinding is the binding of a type 2 window to Length bytes at offset Offset of a region,
+// under a new key. [Window.Region] returns the key once the request is added; it is valid for
+// requests of peers that arrive after the binding has completed. A bound window must be
+// invalidated before it is bound again. Post refuses the batch if the window was closed since,
+// or the region before it was bound.
+type WindowBinding struct {
+	Window *Window
+	MR     *MR
+	Offset int
+	Length int
+	Access Access
+}
+
+// wrong returns why the queue pair would refuse a binding, or nil.
+func (w *WindowBinding) wrong(q *QP) error {
+	if w == nil || w.Window == nil || w.MR == nil {
+		return opError("bind", q.life.Label, ErrAttributes, "no window or no region")
+	}
+	return w.Window.bindable(q, Window2, w.MR, w.Offset, w.Length, w.Access)
+}
+
+func (b *Batch) bind(r *WR) {
+	if err := r.Bind.wrong(b.qp); err != nil {
+		b.keep(err)
 		return
 	}
+	w, mr := r.Bind.Window, r.Bind.MR
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	err := w.life.Open("bind")
@@ -153,36 +168,18 @@ func (b *Batch) BindWindow(id uint64, flags SendFlags, w *Window, mr *MR, off, n
 		err = mr.life.AddChild("mw")
 	}
 	if err != nil {
-		if b.err == nil {
-			b.err = err
-		}
+		b.keep(err)
 		return
 	}
-	wr := b.next(id, opBindMW, flags, Remote{}, nil)
+	wr := b.next(r.ID, opBindMW, r.Flags, Remote{}, nil)
 	if wr == nil {
 		mr.life.RemoveChild("mw")
 		return
 	}
 	w.rebind(mr)
 	w.rkey = w.rkey&^0xff | (w.rkey+1)&0xff
-	w.region = Region{Addr: mr.addr + uint64(off), Length: uint64(n), RKey: w.rkey}
-	wr.SetBind(w.mw, w.rkey, mr.mr, w.region.Addr, w.region.Length, uint32(access))
+	w.region = Region{Addr: mr.addr + uint64(r.Bind.Offset), Length: uint64(r.Bind.Length), RKey: w.rkey}
+	wr.SetBind(w.mw, w.rkey, mr.mr, w.region.Addr, w.region.Length, uint32(r.Bind.Access))
 	b.name(&w.life)
 	b.name(&mr.life)
-}
-
-// LocalInvalidate adds the invalidation of a key of this side: that of a type 2 window,
-// or of a region. Requests of peers that use it fail from then on.
-func (b *Batch) LocalInvalidate(id uint64, flags SendFlags, rkey uint32) {
-	if w := b.next(id, opLocalInv, flags, Remote{}, nil); w != nil {
-		w.SetInvalidate(rkey)
-	}
-}
-
-// SendInvalidate adds a SEND that invalidates a key of the peer, to which
-// [WC.Invalidated] returns it.
-func (b *Batch) SendInvalidate(id uint64, flags SendFlags, rkey uint32, sges ...SGE) {
-	if w := b.next(id, opSendInv, flags, Remote{}, sges); w != nil {
-		w.SetInvalidate(rkey)
-	}
 }

@@ -101,7 +101,7 @@ func (b *Batch) Raw(id uint64, flags SendFlags, entry []byte) {
 	}
 	i := b.n
 	if w := b.next(id, cgo.WRRaw, flags&^Inline, Remote{}, nil); w != nil {
-		slot := b.chain.Inline[i*b.chain.MaxInline:]
+		slot := b.slot(i)
 		copy(slot, entry)
 		if b.signals(flags) {
 			slot[11] |= wqeSignaled
@@ -117,16 +117,8 @@ func (b *Batch) signals(flags SendFlags) bool { return flags&Signaled != 0 || b.
 // masked adds a masked atomic as a raw entry, which lies in the inline memory
 // of the request until it is posted.
 func (b *Batch) masked(id uint64, flags SendFlags, op maskedOp, at Remote, result SGE) {
-	size := uint64(op.size())
-	switch {
-	case b.qp.ops&OpMasked == 0:
-		b.fail(ErrUnsupported, "the queue pair was made without OpMasked")
-		return
-	case at != badRemote && at.Addr%size != 0:
-		b.fail(ErrRange, "a masked atomic needs an aligned word of ", size, " bytes")
-		return
-	case uint64(result.Length) != size:
-		b.fail(ErrRange, "the result has ", size, " bytes")
+	if err := b.wrongMasked(op, at, result); err != nil {
+		b.keep(err)
 		return
 	}
 	var to *Target
@@ -146,7 +138,29 @@ func (b *Batch) masked(id uint64, flags SendFlags, op maskedOp, at Remote, resul
 	if w == nil {
 		return
 	}
-	slot := b.chain.Inline[i*b.chain.MaxInline:][:b.chain.MaxInline]
-	maskedWQE(slot, b.qp.num, to, flags, op, at, result)
+	maskedWQE(b.slot(i), b.qp.num, to, flags, op, at, result)
 	w.SetRDMA(b.chain.InlineAt+uint64(i*b.chain.MaxInline), 0)
+}
+
+// wrongMasked is wrong for a masked atomic.
+func (b *Batch) wrongMasked(op maskedOp, at Remote, result SGE) error {
+	switch {
+	case b.qp.ops&OpMasked == 0:
+		return b.addError(ErrUnsupported, "the queue pair was made without OpMasked")
+	case at == badRemote:
+		return b.wrong(opCmpSwap, 0, at, nil)
+	}
+	return b.wrongAtomic(at, result, op.size())
+}
+
+// slot returns the inline memory of a request.
+func (b *Batch) slot(i int) []byte { return b.chain.Inline[i*b.chain.MaxInline:][:b.chain.MaxInline] }
+
+// signal makes a request complete visibly.
+func (b *Batch) signal(i int) {
+	w := &b.wrs[i]
+	w.Flags |= uint32(Signaled)
+	if w.Opcode == cgo.WRRaw {
+		b.slot(i)[11] |= wqeSignaled
+	}
 }

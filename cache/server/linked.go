@@ -9,6 +9,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // linked is a client that is connected by RDMA. It has a goroutine, with a stack of several kilobytes,
@@ -77,7 +78,7 @@ func (k *linked) connect(serving context.Context) (err error) {
 	}
 	k.conn.connects.over()
 	s.connected(k.ctx, k.conns, k.c)
-	k.link.QP().OnEnd(k.cut)
+	driver.OnEnd(k.link.QP(), k.cut)
 	context.AfterFunc(k.ctx, func() { k.end(serving) })
 	k.inbox.open()
 	return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/experimental"
 )
 
 var atomicTests = []selfTest{
@@ -59,25 +60,27 @@ func tryAtomicWrite(b *bench) (string, error) {
 		return "", err
 	}
 	const value = 0x1122334455667788
-	if err := x.do(1, func(b *verbs.Batch) { b.AtomicWrite(1, verbs.Signaled, y.region().At(64), value) }); err != nil {
+	if err := x.do(1, func(b *verbs.Batch) {
+		b.Add(verbs.WR{ID: 1, Flags: verbs.Signaled, Op: verbs.WRAtomicWrite, Remote: y.region().At(64), Value: value})
+	}); err != nil {
 		return "", unknownRequest(err)
 	}
 	return "", same("the word", verbs.Uint64(y.mr.Bytes(), 64), value)
 }
 
 func tryFlush(b *bench) (string, error) {
-	x, y, err := b.pair(verbs.QPConfig{Ops: verbs.OpFlush, Access: verbs.RemoteWrite | verbs.FlushableGlobal}, verbs.CQConfig{})
+	x, y, err := b.pair(verbs.QPConfig{Ops: experimental.OpFlush, Access: verbs.RemoteWrite | experimental.FlushableGlobal}, verbs.CQConfig{})
 	if err != nil {
 		return "", err
 	}
-	mr, err := y.pd.AllocMR(4096, verbs.MRConfig{Access: verbs.RemoteWrite | verbs.FlushableGlobal})
+	mr, err := y.pd.AllocMR(4096, verbs.MRConfig{Access: verbs.RemoteWrite | experimental.FlushableGlobal})
 	if _, err := keep(b, mr, err); err != nil {
 		return "", err
 	}
 	fill(x.mr.Bytes()[:64])
 	if err := x.do(1, func(b *verbs.Batch) {
 		b.Write(1, 0, mr.Region().At(0), x.mr.SGE(0, 64))
-		b.Flush(2, verbs.Signaled, mr.Region().At(0), 64, verbs.FlushGlobal)
+		experimental.Flush(b, 2, verbs.Signaled, mr.Region().At(0), 64, experimental.FlushGlobal)
 	}); err != nil {
 		return "", unknownRequest(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/experimental"
 )
 
 // tryDeviceMemory has a peer WRITE to memory of the device and READ it.
@@ -13,11 +14,11 @@ func tryDeviceMemory(b *bench) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dm, err := y.dev.AllocDeviceMemory(4096, 64)
+	dm, err := experimental.AllocDeviceMemory(y.dev, 4096, 64)
 	if _, err := keep(b, dm, err); err != nil {
 		return "", err
 	}
-	mr, err := y.pd.RegisterDeviceMemory(dm, 0, 4096, verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite})
+	mr, err := experimental.RegisterDeviceMemory(y.pd, dm, 0, 4096, verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite})
 	if _, err := keep(b, mr, err); err != nil {
 		return "", err
 	}
@@ -45,7 +46,7 @@ func tryNullMR(b *bench) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	null, err := x.pd.AllocNullMR()
+	null, err := experimental.AllocNullMR(x.pd)
 	if _, err := keep(b, null, err); err != nil {
 		return "", err
 	}

@@ -7,6 +7,7 @@ import (
 	"runtime"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/experimental"
 )
 
 func tellsOnDemand(f verbs.Features) bool { return f.OnDemand }
@@ -106,7 +107,7 @@ func tryDMABuf(b *bench) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	mr, err := e.pd.RegisterDMABuf(f, 0, 4096, verbs.MRConfig{})
+	mr, err := experimental.RegisterDMABuf(e.pd, f, 0, 4096, verbs.MRConfig{})
 	if err == nil {
 		return "", errors.Join(fmt.Errorf("%w: %s was taken for a dmabuf", errData, os.DevNull), mr.Close())
 	}
@@ -121,7 +122,7 @@ func tryOnDemand(b *bench) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	mr, err := x.pd.AllocMR(4096, verbs.MRConfig{Access: verbs.OnDemand})
+	mr, err := x.pd.AllocMR(4096, verbs.MRConfig{Access: experimental.OnDemand})
 	if _, err := keep(b, mr, err); err != nil {
 		return "", err
 	}
@@ -133,13 +134,13 @@ func tryAddressSpace(b *bench) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	all, err := x.pd.RegisterAddressSpace(verbs.MRConfig{})
+	all, err := experimental.RegisterAddressSpace(x.pd, verbs.MRConfig{})
 	if _, err := keep(b, all, err); err != nil {
 		return "", err
 	}
 	data := x.mr.Bytes()[:64] // outside the Go heap
 	fill(y.mr.Bytes()[:64])
-	if err := x.do(1, func(b *verbs.Batch) { b.Read(1, verbs.Signaled, y.region().At(0), all.SGEOf(data)) }); err != nil {
+	if err := x.do(1, func(b *verbs.Batch) { b.Read(1, verbs.Signaled, y.region().At(0), experimental.SGEOf(all, data)) }); err != nil {
 		return "", err
 	}
 	return "", sameBytes("what was read", data, y.mr.Bytes()[:64])
@@ -152,12 +153,12 @@ func tryPrefetch(b *bench) (string, error) {
 	}
 	mr := e.mr
 	if b.features.OnDemand {
-		lazy, err := e.pd.AllocMR(4096, verbs.MRConfig{Access: verbs.OnDemand})
+		lazy, err := e.pd.AllocMR(4096, verbs.MRConfig{Access: experimental.OnDemand})
 		if mr, err = keep(b, lazy, err); err != nil {
 			return "", err
 		}
 	}
-	return "", mr.Prefetch(0, 4096, verbs.AdvisePrefetch, true)
+	return "", experimental.Prefetch(mr, 0, 4096, experimental.AdvisePrefetch, true)
 }
 
 // tryReregister takes rights back, and moves a region to another domain.
@@ -223,13 +224,17 @@ func tryWindow2(b *bench) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := y.do(1, func(b *verbs.Batch) { b.BindWindow(1, verbs.Signaled, w, mr, 4096, 1024, verbs.RemoteRead) }); err != nil {
+	if err := y.do(1, func(b *verbs.Batch) {
+		b.Add(verbs.WR{ID: 1, Flags: verbs.Signaled, Op: verbs.WRBindWindow, Bind: &verbs.WindowBinding{Window: w, MR: mr, Offset: 4096, Length: 1024, Access: verbs.RemoteRead}})
+	}); err != nil {
 		return "", err
 	}
 	if err := x.reads(w.Region(), mr.Bytes()[4096:]); err != nil {
 		return "", err
 	}
-	if err := y.do(1, func(b *verbs.Batch) { b.LocalInvalidate(2, verbs.Signaled, w.Region().RKey) }); err != nil {
+	if err := y.do(1, func(b *verbs.Batch) {
+		b.Add(verbs.WR{ID: 2, Flags: verbs.Signaled, Op: verbs.WRLocalInvalidate, Remote: verbs.Remote{RKey: w.Region().RKey}})
+	}); err != nil {
 		return "", err
 	}
 	at := w.Region().At(0)
@@ -244,11 +249,15 @@ func trySendInvalidate(b *bench) (string, error) {
 	if err := y.recv(1, 64); err != nil {
 		return "", err
 	}
-	if err := y.do(1, func(b *verbs.Batch) { b.BindWindow(1, verbs.Signaled, w, mr, 0, 4096, verbs.RemoteRead) }); err != nil {
+	if err := y.do(1, func(b *verbs.Batch) {
+		b.Add(verbs.WR{ID: 1, Flags: verbs.Signaled, Op: verbs.WRBindWindow, Bind: &verbs.WindowBinding{Window: w, MR: mr, Offset: 0, Length: 4096, Access: verbs.RemoteRead}})
+	}); err != nil {
 		return "", err
 	}
 	key := w.Region().RKey
-	if err := x.do(1, func(b *verbs.Batch) { b.SendInvalidate(2, verbs.Signaled, key, x.mr.SGE(0, 8)) }); err != nil {
+	if err := x.do(1, func(b *verbs.Batch) {
+		b.Add(verbs.WR{ID: 2, Flags: verbs.Signaled, Op: verbs.WRSendInvalidate, Remote: verbs.Remote{RKey: key}, Local: []verbs.SGE{x.mr.SGE(0, 8)}})
+	}); err != nil {
 		return "", err
 	}
 	wcs, err := y.done(1)

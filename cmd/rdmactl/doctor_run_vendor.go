@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/experimental"
 )
 
 var vendorTests = []selfTest{
@@ -19,14 +20,14 @@ func tryRate(b *bench) (string, error) {
 		return "", err
 	}
 	rate := max(b.features.MinRate, min(b.features.MaxRate, 1_000_000))
-	if err := x.qp.SetRate(rate, 0, 0); err != nil {
+	if err := experimental.SetRate(x.qp, rate, 0, 0); err != nil {
 		return "", err
 	}
 	fill(y.mr.Bytes()[:64])
 	if err := x.reads(y.region(), y.mr.Bytes()); err != nil {
 		return "", err
 	}
-	return "", x.qp.SetRate(0, 0, 0)
+	return "", experimental.SetRate(x.qp, 0, 0, 0)
 }
 
 const dcKey = 0x600df00d

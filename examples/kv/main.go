@@ -70,7 +70,7 @@ func (s *server) serve(ctx context.Context, l *verbs.Link) error {
 			copy(s.table[at(key):], slot)
 			s.mu.Unlock()
 		}
-		err = answers.Do(ctx, func(l *verbs.List) { l.SendImm(0) })
+		err = answers.Do(ctx, verbs.SendImmWR(0))
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/goverbs/goverbs/cgo"
 	"github.com/goverbs/goverbs/internal/operr"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // Conn is a connected queue pair. Its methods are safe for concurrent use.
@@ -57,11 +58,11 @@ func (c *Conn) watch() {
 	i, q := c.id, c.prepared.setup.QP
 	i.watch.Lock()
 	defer i.watch.Unlock()
-	q.SetPeer(c.prepared.setup.Remote.String())
-	i.ended = func() { q.Fail(i.cause) }
+	driver.SetPeer(q, c.prepared.setup.Remote.String())
+	i.ended = func() { driver.Fail(q, i.cause) }
 	// A queue pair that failed is the end of the connection, and the peer learns
 	// of it at once.
-	q.OnEnd(func(cause error) {
+	driver.OnEnd(q, func(cause error) {
 		if c.leaving.Load() {
 			return
 		}
@@ -69,7 +70,7 @@ func (c *Conn) watch() {
 		i.end(cause)
 	})
 	if !c.prepared.setup.peerDecides {
-		q.KeepAlive()
+		driver.KeepAlive(q)
 	}
 	select {
 	case <-i.down:

@@ -9,6 +9,7 @@ import (
 	"github.com/goverbs/goverbs/cgo"
 	"github.com/goverbs/goverbs/internal/operr"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // Peer is a way for datagrams: to a service that the connection manager has
@@ -111,7 +112,7 @@ func (c *Peer) find(find func(*Peer) (*cgo.CMEvent, error)) error {
 		return err
 	}
 	c.private = privateData(ev)
-	if c.ah, err = qp.PD().CreateAH(verbs.AHAttrOf(&ev.AH)); err != nil {
+	if c.ah, err = qp.PD().CreateAH(driver.AHAttr(&ev.AH)); err != nil {
 		return err
 	}
 	c.dest = verbs.Destination{AH: c.ah, QPN: ev.QPN, QKey: ev.QKey}

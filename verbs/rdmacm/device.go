@@ -9,6 +9,7 @@ import (
 	"github.com/goverbs/goverbs/cgo"
 	"github.com/goverbs/goverbs/internal/operr"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // librdmacm has one context for each device, in which it makes what belongs to
@@ -102,7 +103,7 @@ func (m *CM) adopt(ctx cgo.Context) (*device, error) {
 		return nil, noDevices(name, err)
 	}
 	d := &device{ctx: ctx, list: list, log: m.log}
-	d.dev, d.destroy, err = verbs.AdoptDevice(name, ctx, verbs.DeviceConfig{Logger: m.log}, verbs.DeviceOwner{
+	d.dev, d.destroy, err = driver.AdoptDevice(name, ctx, verbs.DeviceConfig{Logger: m.log}, driver.DeviceOwner{
 		Close: d.closeIfUnused,
 		Release: func() error {
 			if d.list != 0 {

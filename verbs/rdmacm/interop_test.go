@@ -260,7 +260,7 @@ func TestUdaddyServer(t *testing.T) {
 	})
 	b := s.Batch(t, matchCount)
 	for i := range matchCount {
-		b.SendToImm(uint64(i), verbs.Signaled, s.QP.Num(), peer.Destination(), s.MR.SGE(pingData, matchSize))
+		b.Add(verbs.WR{ID: uint64(i), Flags: verbs.Signaled, Op: verbs.WRSendImm, Imm: s.QP.Num(), To: new(peer.Destination()), Local: []verbs.SGE{s.MR.SGE(pingData, matchSize)}})
 	}
 	_, err := b.Post()
 	require.NoError(t, err)
@@ -290,7 +290,7 @@ func TestUdaddyClient(t *testing.T) {
 	require.NoError(t, err)
 	b := s.Batch(t, matchCount)
 	for i := range matchCount {
-		b.SendToImm(uint64(i), verbs.Signaled, s.QP.Num(), verbs.Destination{AH: ah, QPN: qpn, QKey: rdmacm.UDPQKey}, s.MR.SGE(pingData, matchSize))
+		b.Add(verbs.WR{ID: uint64(i), Flags: verbs.Signaled, Op: verbs.WRSendImm, Imm: s.QP.Num(), To: new(verbs.Destination{AH: ah, QPN: qpn, QKey: rdmacm.UDPQKey}), Local: []verbs.SGE{s.MR.SGE(pingData, matchSize)}})
 	}
 	_, err = b.Post()
 	require.NoError(t, err)

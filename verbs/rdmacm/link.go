@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/operr"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 	serving "github.com/goverbs/goverbs/verbs/internal/serve"
 )
 
@@ -63,12 +64,12 @@ func (l *link) config(room int) ConnConfig {
 			if err := l.close(); err != nil { // another address was tried before
 				return err
 			}
-			made, offer, err := verbs.PrepareLink(s.Device, s.GID, l.cfg)
+			made, offer, err := driver.PrepareLink(s.Device, s.GID, l.cfg)
 			if err != nil {
 				return err
 			}
 			l.made, s.QP, s.peerDecides = made, made.QP(), true
-			takesWrites := made.QP().InitStep().Attr.Access&verbs.RemoteWrite != 0
+			takesWrites := driver.InitStep(made.QP()).Attr.Access&verbs.RemoteWrite != 0
 			s.PrivateData, err = encodeOffer(offer, takesWrites, room)
 			return err
 		},
@@ -88,12 +89,12 @@ func (l *link) connected(c *Conn, err error) (*verbs.Link, error) {
 		return nil, errors.Join(err, l.close())
 	}
 	offer, takesWrites, err := decodeOffer(c.PrivateData())
-	l.made.Connected(c, verbs.Endpoint{Type: verbs.RC, Regions: offer.Regions, Data: offer.Data})
+	driver.Connected(l.made, c, verbs.Endpoint{Type: verbs.RC, Regions: offer.Regions, Data: offer.Data})
 	if err != nil {
 		return nil, errors.Join(operr.New("link with", c.RemoteAddr().String(), err), l.close())
 	}
 	if takesWrites {
-		l.made.QP().KeepAlive()
+		driver.KeepAlive(l.made.QP())
 	}
 	return l.made, nil
 }

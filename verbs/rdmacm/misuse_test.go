@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/internal/canceltest"
-	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/internal/rig"
+	"github.com/goverbs/goverbs/verbs/netpath"
 	"github.com/goverbs/goverbs/verbs/rdmacm"
 )
 
@@ -52,7 +52,7 @@ func TestListenOnLoopback(t *testing.T) {
 	m := rig.NewCM(t)
 	for _, at := range []string{"127.0.0.1:0", "[::1]:0"} {
 		_, err := m.Listen(at, rdmacm.ListenConfig{})
-		require.ErrorIs(t, err, verbs.ErrNotRDMA, at)
+		require.ErrorIs(t, err, netpath.ErrNotRDMA, at)
 		require.ErrorContains(t, err, "loopback")
 	}
 }

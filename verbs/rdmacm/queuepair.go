@@ -6,6 +6,7 @@ import (
 	"github.com/goverbs/goverbs/cgo"
 	"github.com/goverbs/goverbs/internal/operr"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // toInit moves a queue pair to StateInit, or sees to it that one that is there
@@ -15,7 +16,7 @@ func (i *cmID) toInit(q *verbs.QP) error {
 	switch {
 	case state == verbs.StateReset:
 		return i.move(q, "set up", func(qp cgo.QP, a *cgo.QPAttr) (mask, state uint32, err error) {
-			mask, err = cgo.CMInit(i.id, qp, uint32(q.InitStep().Attr.Access), a)
+			mask, err = cgo.CMInit(i.id, qp, uint32(driver.InitStep(q).Attr.Access), a)
 			if err != nil {
 				return mask, uint32(verbs.StateReset), err
 			}
@@ -62,5 +63,5 @@ func (i *cmID) toRTS(q *verbs.QP, responder, initiator int, establish bool) erro
 // move is a call that fetches attributes from the connection manager and sets
 // them.
 func (i *cmID) move(q *verbs.QP, op string, call func(cgo.QP, *cgo.QPAttr) (mask, state uint32, err error)) error {
-	return i.life.With(op, func() error { return q.ModifyRaw(op, call) })
+	return i.life.With(op, func() error { return driver.ModifyRaw(q, op, call) })
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/goverbs/goverbs/cgo"
 	"github.com/goverbs/goverbs/internal/operr"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // Setup describes a connection to the program before it is made, and holds its reply.
@@ -163,7 +164,7 @@ func (p *prepared) makeQP(cfg *ConnConfig, typ verbs.QPType) error {
 		return err
 	}
 	p.own = append(p.own, pd)
-	cq, err := p.setup.Device.CreateCQFor(qc)
+	cq, err := driver.CreateCQFor(p.setup.Device, qc)
 	if err != nil {
 		return err
 	}

@@ -40,10 +40,13 @@ func (f *Flow) Say() uint32 {
 	return f.taken
 }
 
-// Heard takes what a frame of the other side said, and reports whether that is new.
+// Heard takes what a frame of the other side said, and reports whether that is new. A frame
+// that was posted later may say less, and is not.
 func (f *Flow) Heard(taken uint32) bool {
-	news := f.passed != taken
-	f.passed = taken
+	news := int32(taken-f.passed) > 0
+	if news {
+		f.passed = taken
+	}
 	return news
 }
 

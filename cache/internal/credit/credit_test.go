@@ -90,8 +90,10 @@ func TestRoom(t *testing.T) {
 	require.True(t, f.Heard(1))
 	require.Equal(t, 1, f.Room())
 	require.False(t, f.Heard(1), "it said so before")
-	require.True(t, f.Heard(math.MaxUint32), "a hostile peer")
-	require.Zero(t, f.Room())
+	require.False(t, f.Heard(math.MaxUint32), "a hostile peer: it takes nothing back")
+	require.Equal(t, 1, f.Room())
+	require.True(t, f.Heard(2))
+	require.Equal(t, 2, f.Room())
 }
 
 // Credit is due when half of what a side holds was taken since it last said so, and not before:
@@ -128,4 +130,16 @@ func TestCreditsAreFew(t *testing.T) {
 		require.LessOrEqual(t, credits, 2, holds)
 		require.Positive(t, credits, holds)
 	}
+}
+
+// Frames may be posted in another order than their counts were taken in: a lower count takes
+// nothing back.
+func TestCountsOutOfOrder(t *testing.T) {
+	f := New(4, 4)
+	f.sent, f.passed = 1, math.MaxUint32-2
+	require.Zero(t, f.Room())
+	require.True(t, f.Heard(1))
+	require.False(t, f.Heard(math.MaxUint32))
+	require.False(t, f.Heard(1))
+	require.Equal(t, 4, f.Room())
 }

@@ -45,7 +45,7 @@ const (
 
 // poster is what a READ takes: a queue pair's batch, paced or not.
 type poster interface {
-	Read(id uint64, flags verbs.SendFlags, from verbs.Remote, sges ...verbs.SGE)
+	Add(r verbs.WR)
 	Post() (int, error)
 }
 
@@ -262,7 +262,7 @@ func (s *run) read(i int) error {
 func (s *run) post(i int) error {
 	n := s.length(i)
 	s.out += n
-	s.batches[i].Read(uint64(i), verbs.Signaled, s.remote.At(0), s.local.SGE(0, n))
+	s.batches[i].Add(verbs.WR{ID: uint64(i), Op: verbs.WRRead, Flags: verbs.Signaled, Remote: s.remote.At(0), Local: []verbs.SGE{s.local.SGE(0, n)}})
 	_, err := s.batches[i].Post()
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
 	"github.com/goverbs/goverbs/ci/bench/measure"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // Native needs no device: it is the time that the Go API adds to post and poll in
@@ -34,7 +35,7 @@ func postPollOverC(batch int) (float64, error) {
 		return 0, err
 	}
 	defer s.Close()
-	qp, cq := verbs.Wrap(s.QP(), s.CQ(), batch)
+	qp, cq := driver.Wrap(s.QP(), s.CQ(), batch)
 	b, err := qp.NewBatch(batch)
 	if err != nil {
 		return 0, err
@@ -93,7 +94,7 @@ func dispatchNS() (float64, error) {
 		}
 		defer s.Close()
 		s.Name()
-		qp, cq := verbs.Wrap(s.QP(), s.CQ(), 4*batch)
+		qp, cq := driver.Wrap(s.QP(), s.CQ(), 4*batch)
 		var owners [4]owner
 		var ds [4]*verbs.Dispatcher
 		for i := 0; dispatched && i < len(owners); i++ {

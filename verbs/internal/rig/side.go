@@ -13,6 +13,7 @@ import (
 
 	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // Side is one end: a device and what is made on it.
@@ -57,7 +58,7 @@ func NewSide(t testing.TB, p Port, qc verbs.QPConfig, cc verbs.CQConfig) *Side {
 // Reset moves a queue pair to RESET that may be executing requests: by
 // [verbs.QP.Quiesce] only where it has to, as the bare RESET is to be seen too.
 func (s *Side) Reset() error {
-	if s.Dev.ResetRaces() {
+	if driver.ResetRaces(s.Dev) {
 		return s.QP.Quiesce()
 	}
 	return s.QP.ToReset()

@@ -13,6 +13,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // Frame is how many bytes a SEND has at most, and window how many are posted at a time.
@@ -36,7 +37,7 @@ func Config(cfg verbs.LinkConfig, frames int) verbs.LinkConfig {
 // peer is offered are regions and, sealed, what h says, both queue pairs, and how long a frame may be.
 func Prepare(l *verbs.Link, cfg verbs.LinkConfig, h wire.Hello, regions []verbs.Region, seal greet.Seal) (*verbs.Link, verbs.Offer, error) {
 	qp := l.QP()
-	reads, _, err := verbs.PrepareLink(qp.PD().Device(), qp.GID(), cfg)
+	reads, _, err := driver.PrepareLink(qp.PD().Device(), qp.GID(), cfg)
 	if err != nil {
 		return nil, verbs.Offer{}, err
 	}
@@ -90,7 +91,7 @@ func Join(l, reads *verbs.Link, cfg verbs.ConnectConfig, seal greet.Seal) (wire.
 	if err := e.UnmarshalBinary(h.Endpoint); err != nil {
 		return h, err
 	}
-	reads.Connected(nil, e)
+	driver.Connected(reads, nil, e)
 	return h, reads.QP().Connect(e, cfg)
 }
 
@@ -103,17 +104,13 @@ type Messages struct {
 	in      *verbs.Receiver
 	out     *verbs.Requester
 	windows *Windows
-	mr      *verbs.MR // while it sends
-	frame   int       // of the peer
+	frame   int // of the peer
 	stream  wire.Stream
 
-	posts   [posts]posted
-	mu      sync.Mutex // of flow
-	flow    credit.Flow
-	credit  chan struct{} // has a token when there is news of what the peer has taken
-	sending int           // bytes
-	build   func(*verbs.List)
-	grant   func(*verbs.List)
+	posts  [posts]posted
+	mu     sync.Mutex // of flow
+	flow   credit.Flow
+	credit chan struct{} // has a token when there is news of what the peer has taken
 }
 
 // NewMessages takes over the messages of a link of [Config] that holds so many frames; h is the peer's
@@ -144,12 +141,6 @@ func (w *Windows) Messages(l *verbs.Link, h wire.Hello, frames, limit int) (*Mes
 	if m.out, err = l.Requester(); err != nil {
 		return nil, err
 	}
-	m.build = func(list *verbs.List) {
-		for off := 0; off < m.sending; off += m.frame {
-			list.SendImm(m.say(), m.mr.SGE(off, min(m.frame, m.sending-off)))
-		}
-	}
-	m.grant = func(list *verbs.List) { list.SendImm(m.say()) }
 	return m, nil
 }
 
@@ -179,20 +170,35 @@ func (m *Messages) Write(ctx context.Context, b []byte) error {
 // send sends up to limit bytes of b, and returns how many. When a list is done, even with an error,
 // the device no longer accesses its memory.
 func (m *Messages) send(ctx context.Context, b []byte, limit int) (n int, err error) {
-	if m.mr, err = m.window(); err != nil {
+	mr, err := m.window()
+	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, m.windows.give(m.mr)) }()
-	m.sending = copy(m.mr.Bytes()[:limit], b)
-	m.mu.Lock()
-	m.flow.Send((m.sending + m.frame - 1) / m.frame)
-	m.mu.Unlock()
-	err = m.out.Do(ctx, m.build)
+	defer func() { err = errors.Join(err, m.windows.give(mr)) }()
+	n = copy(mr.Bytes()[:limit], b)
+	local, frames := m.frames(mr, n)
+	var list [window]verbs.WR // on the stack
+	for i := range frames {
+		list[i] = verbs.SendImmWR(m.say(), local[i:i+1]...)
+	}
+	err = m.out.Do(ctx, list[:frames]...)
 	var left *verbs.InFlightError
 	if errors.As(err, &left) {
 		<-left.Done()
 	}
-	return m.sending, err
+	return n, err
+}
+
+// frames returns the frames of n bytes of mr, and counts them as sent.
+func (m *Messages) frames(mr *verbs.MR, n int) (local [window]verbs.SGE, frames int) {
+	for off := 0; off < n; off += m.frame {
+		local[frames] = mr.SGE(off, min(m.frame, n-off))
+		frames++
+	}
+	m.mu.Lock()
+	m.flow.Send(frames)
+	m.mu.Unlock()
+	return local, frames
 }
 
 // room waits until the peer has room for a frame, and returns for how many.
@@ -261,7 +267,7 @@ func (m *Messages) took(ctx context.Context, got *verbs.Message) error {
 	}
 	m.stream.Arrived(got.Len)
 	if due {
-		return m.out.Do(ctx, m.grant)
+		return m.out.Do(ctx, verbs.SendImmWR(m.say()))
 	}
 	return nil
 }

@@ -43,12 +43,13 @@ func (m *Messages) Post(ctx context.Context, b []byte) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	m.mr, p.mr = mr, mr
-	m.sending = copy(mr.Bytes(), b)
-	m.mu.Lock()
-	m.flow.Send(frames)
-	m.mu.Unlock()
-	if err := m.out.Go(ctx, &p.call, m.build); err != nil {
+	p.mr = mr
+	local, frames := m.frames(mr, copy(mr.Bytes(), b))
+	var list [window]verbs.WR // on the stack
+	for i := range frames {
+		list[i] = verbs.SendImmWR(m.say(), local[i:i+1]...)
+	}
+	if err := m.out.Go(ctx, &p.call, list[:frames]...); err != nil {
 		return false, errors.Join(err, m.windows.give(mr))
 	}
 	return true, nil

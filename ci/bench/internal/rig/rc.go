@@ -3,6 +3,7 @@ package rig
 import (
 	"github.com/goverbs/goverbs/cgo/standin"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // RC is a queue pair, connected with another one of this process at the other end
@@ -85,7 +86,7 @@ func (r *RC) GoReads(n int) (float64, error) {
 func (r *RC) CReads(n, extra int) (float64, error) {
 	ns := make([]int64, n)
 	at := r.Peer.Region()
-	if err := standin.ReadLoop(r.QP.Raw(), r.CQ.Raw(), r.MR.SGE(0, ReadSize), at.Addr, at.RKey, extra, ns); err != nil {
+	if err := standin.ReadLoop(driver.RawQP(r.QP), driver.RawCQ(r.CQ), r.MR.SGE(0, ReadSize), at.Addr, at.RKey, extra, ns); err != nil {
 		return 0, err
 	}
 	return MedianMicros(ns), nil

@@ -1,11 +1,11 @@
-package verbs
+package calm
 
 import (
 	"runtime"
 	"time"
 )
 
-// PollYield makes scheduling points for a goroutine that polls for a long time. The zero
+// Yield makes scheduling points for a goroutine that polls for a long time. The zero
 // value is ready to use.
 //
 // The runtime sends a signal to a goroutine that has run for 10 ms without a scheduling
@@ -16,14 +16,14 @@ import (
 // the goroutine goes on at once when no other wants to run, prevents all of that. It
 // is not free: the runtime wakes an idle thread to look for work, some 0.2 ms of
 // instructions if there is but one CPU, which falls into whatever the program does next.
-type PollYield struct{ last time.Duration }
+type Yield struct{ last time.Duration }
 
 // yieldInterval is below the 10 ms after which the runtime interferes.
 const yieldInterval = 8 * time.Millisecond
 
 // At makes a scheduling point if the last one is long ago; now is the time
 // since the loop began, which a polling loop has at hand anyway.
-func (y *PollYield) At(now time.Duration) {
+func (y *Yield) At(now time.Duration) {
 	if y.Due(now) {
 		runtime.Gosched()
 	}
@@ -31,7 +31,7 @@ func (y *PollYield) At(now time.Duration) {
 
 // Due is At for a caller that holds a lock: it reports whether to release the lock and
 // call [runtime.Gosched].
-func (y *PollYield) Due(now time.Duration) bool {
+func (y *Yield) Due(now time.Duration) bool {
 	if now-y.last <= yieldInterval {
 		return false
 	}
