@@ -22,7 +22,7 @@ func TestExamples(t *testing.T) {
 	serving := strings.SplitAfter(prints["ExampleServeLinks"], "\n")
 	want := prints["ExampleDialLink"] + prints["ExampleRequester_FetchAdd"] + prints["ExampleRequester_Do"] + prints["ExampleNewLink"] +
 		serving[0] + prints["ExampleReceiver"] + serving[1] +
-		prints["ExampleCQ_Wait"] + prints["ExampleBatch_BindWindow"] + prints["ExampleQP_Done"]
+		prints["ExampleCQ_Wait"] + prints["ExampleWindowBinding"] + prints["ExampleQP_Done"]
 	got := rig.Output(t, func() {
 		served := make(chan struct{})
 		go func() { defer close(served); ExampleServeLinks() }()
@@ -49,7 +49,7 @@ func TestExamples(t *testing.T) {
 		<-served
 		require.NoError(t, l.Close())
 		ExampleCQ_Wait()
-		ExampleBatch_BindWindow()
+		ExampleWindowBinding()
 		ExampleQP_Done()
 	})
 	require.Equal(t, want, got)

@@ -54,7 +54,7 @@ func ExampleCQ_Wait() {
 
 // A memory window gives a peer a part of a region for a while: here bytes 64 to
 // 127, which the peer READs, until the key is taken back.
-func ExampleBatch_BindWindow() {
+func ExampleWindowBinding() {
 	ctx := context.Background()
 	owner, peer, done := twoQueuePairs(verbs.QPConfig{Ops: verbs.OpBindWindow | verbs.OpLocalInvalidate})
 	defer done()
