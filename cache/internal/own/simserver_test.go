@@ -64,7 +64,7 @@ func (s *simServer) beaten(sent time.Duration) func(View) {
 			if s.w.receipt {
 				sent = now
 			}
-			s.m.Observe(v, sent, now)
+			s.delete(s.m.Observe(v, sent, now))
 			s.act()
 			if !s.alive {
 				return
@@ -81,8 +81,17 @@ func (s *simServer) beaten(sent time.Duration) func(View) {
 
 // learn takes a placement that a peer sends.
 func (s *simServer) learn(p *place.Placement) {
-	s.m.Learn(p, s.now())
+	s.delete(s.m.Learn(p, s.now()))
 	s.act()
+}
+
+// delete deletes records of shards that the server has lost. Others are still there when it opens the shard again.
+func (s *simServer) delete(lost []int) {
+	for _, i := range lost {
+		if s.w.oneIn(2) {
+			s.memory[i] = value{}
+		}
+	}
 }
 
 // act does what a new placement asks for.

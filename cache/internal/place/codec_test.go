@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -169,6 +170,8 @@ func TestMessageRefused(t *testing.T) {
 	}
 	require.ErrorIs(t, m.Decode(append(bytes.Clone(whole), 0)), ErrPlacement)
 	require.ErrorIs(t, m.Decode(make([]byte, MaxMessage+1)), ErrPlacement)
+	swapped := slices.Concat(whole[:servers], whole[servers+18:table], whole[servers:servers+18], whole[table:])
+	require.ErrorIs(t, m.Decode(swapped), ErrPlacement, "servers out of order")
 	for name, at := range map[string][2]int{
 		"a server less":            {25, 1},
 		"a server more":            {25, 3},
