@@ -112,6 +112,13 @@ func TestHelpOfAnAgent(t *testing.T) {
 	calls = 0
 	require.NoError(t, c.Redial(context.Background()))
 	require.Zero(t, calls)
+
+	c.link.agent = &Caller{done: past, closed: errOnce} // which is gone, and its connection cannot be closed
+	c.link.agent.closing.Do(func() {})
+	answer = ErrRefused
+	require.NoError(t, c.Redial(context.Background()))
+	require.Equal(t, 1, calls)
+	require.Nil(t, c.link.agent)
 }
 
 // An agent that was there once is looked for, once a second; one that never was is not.
