@@ -44,7 +44,7 @@ type client struct {
 	tell     *wire.Target // is to be told; nil: it has been
 	left     bool         // it has said that it READs nothing any more
 	replies  []byte
-	room     chan struct{} // has a token when replies were sent
+	room     chan struct{} // has a token when replies were sent, or something has arrived by RDMA
 	writer
 }
 
@@ -142,6 +142,11 @@ func (s *Server) read(ctx context.Context, next func(context.Context) ([]byte, e
 			s.mu.Lock()
 			s.wake(c)
 			s.mu.Unlock()
+			if c.hear != nil {
+				if err := c.hear(); err != nil {
+					return err
+				}
+			}
 			select {
 			case <-c.room:
 			case <-ctx.Done():

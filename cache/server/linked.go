@@ -88,10 +88,13 @@ func (k *linked) join() error {
 	hello, err := link.Join(k.link, k.reads, k.s.cfg.Connect, k.conn.seal)
 	if err == nil {
 		k.s.mu.Lock()
-		k.c.beats, k.c.part, k.c.answered = hello.Beats, hello.Part, true
+		k.c.beats, k.c.part, k.c.answered, k.c.room = hello.Beats, hello.Part, true, k.inbox.came
 		k.s.mu.Unlock()
 		k.s.comesFrom(k.c, k.conn)
 		k.conns, err = k.s.windows.Messages(k.link, hello, receives, k.s.maxRequest())
+	}
+	if err == nil {
+		k.c.hear = k.conns.Hear
 	}
 	return err
 }
@@ -172,6 +175,7 @@ type inbox struct {
 	take func() // all that is there
 	crew *crew  // of which one worker runs take
 	run  func()
+	came chan struct{} // has a token when something has arrived, for a worker that waits
 
 	mu      sync.Mutex
 	busy    bool // a worker takes, or it is not open yet
@@ -181,13 +185,14 @@ type inbox struct {
 }
 
 func newInbox(c *crew, take func()) *inbox {
-	b := &inbox{take: take, crew: c, busy: true}
+	b := &inbox{take: take, crew: c, busy: true, came: make(chan struct{}, 1)}
 	b.run = b.takeAll // a method value for each run would allocate
 	return b
 }
 
 // arrived is called when there is something. It does not wait.
 func (b *inbox) arrived() {
+	poke(b.came)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.news = true
