@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"time"
 
@@ -146,7 +147,7 @@ func (k *linked) end(serving context.Context) {
 // close frees what there is of it. The client is forgotten after its queue pairs are destroyed: what it
 // could READ is quarantined until then.
 func (k *linked) close(serving context.Context, cause error) error {
-	err := k.destroy(serving)
+	err := k.s.destroy(serving, k.link)
 	if k.c != nil && err == nil {
 		k.s.detach(k.id)
 	}
@@ -154,17 +155,17 @@ func (k *linked) close(serving context.Context, cause error) error {
 	return errors.Join(cause, err)
 }
 
-// destroy closes the link, and tries again each lease until that succeeds or the server ends.
-func (k *linked) destroy(serving context.Context) error {
+// destroy closes what clients READ through, and tries again each lease until that succeeds or ctx ends.
+func (s *Server) destroy(ctx context.Context, through io.Closer) error {
 	for {
-		err := k.link.Close()
+		err := through.Close()
 		if err == nil {
 			return nil
 		}
-		k.s.cfg.Logger.Error("cache: a client may go on to READ: close link", "error", err)
+		s.cfg.Logger.Error("cache: a client may go on to READ: close its queue pair", "error", err)
 		select {
-		case <-time.After(k.s.cfg.Lease):
-		case <-serving.Done():
+		case <-time.After(s.cfg.Lease):
+		case <-ctx.Done():
 			return err
 		}
 	}
