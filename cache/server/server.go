@@ -275,12 +275,22 @@ func (s *Server) furnish(ctx context.Context) error {
 	if err := errors.Join(ctx.Err(), s.empty()); err != nil {
 		return err
 	}
+	return s.begin()
+}
+
+// begin takes the records of the last life, and opens the target. If there is none, the next life finds the records.
+func (s *Server) begin() error {
 	if s.cfg.Snapshot != "" {
 		if err := s.warm(s.cfg.Snapshot); err != nil {
 			return err
 		}
 	}
-	return s.openThrough()
+	err := s.openThrough()
+	if err != nil {
+		_, saved := s.Save()
+		err = errors.Join(err, saved)
+	}
+	return err
 }
 
 // empty makes an empty store of the memory, of an epoch of its own.
