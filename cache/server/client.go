@@ -27,8 +27,9 @@ var errLate = errors.New("it has not said within the lease that it is done with 
 type client struct {
 	cut     context.CancelCauseFunc
 	from    netip.Prefix // see pending.Source
-	next    uint64       // delta
-	pos     uint64       // of the snapshot
+	came    time.Time
+	next    uint64 // delta
+	pos     uint64 // of the snapshot
 	snap    bool
 	reads   bool      // READs, and has the map; otherwise all that it wants is a call
 	part    bool      // of the map is all that it keeps
