@@ -17,11 +17,14 @@ const (
 	receives   = 8       // frames of a client that may wait: each client has memory for these and the spare ones, four pages
 	frame      = 1280    // bytes of each: most requests are one
 	maxReplies = 1 << 20 // bytes that may wait, then the client's requests do
+	maxFlushes = 1 << 12 // of a client that may wait for others: there is no reply yet
 	chunk      = 1024    // entries of a snapshot at a time
 )
 
 // errLate is the error of a client that hangs.
 var errLate = errors.New("it has not said within the lease that it is done with what was freed")
+
+var errFlushes = errors.New("more flushes than may wait for clients")
 
 // client is a connected client. The server's mu guards it.
 type client struct {
@@ -45,6 +48,7 @@ type client struct {
 	tell     *wire.Target // is to be told; nil: it has been
 	left     bool         // it has said that it READs nothing any more
 	replies  []byte
+	flushes  int           // that are not over
 	room     chan struct{} // has a token when replies were sent, or something has arrived by RDMA
 	writer
 }
@@ -178,7 +182,10 @@ func (s *Server) take(id uint64, c *client, b []byte) (full bool, err error) {
 		a := s.store.Do(s.now(), &q)
 		s.announce()
 		if q.Op == wire.OpFlush && !s.store.Flushed(a.Seq) {
-			s.awaitFlush(a.Seq, func() { s.reply(c, &a); s.wake(c); s.took(c.by(), latency.Flush, came) })
+			if c.flushes++; c.flushes > maxFlushes {
+				return false, errFlushes
+			}
+			s.awaitFlush(a.Seq, func() { c.flushes--; s.reply(c, &a); s.wake(c); s.took(c.by(), latency.Flush, came) })
 		} else {
 			s.reply(c, &a)
 			s.took(c.by(), latency.Of(&q), came)
