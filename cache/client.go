@@ -204,7 +204,9 @@ func (c *Config) mode() wire.Mode {
 	switch {
 	case c.MapBytes < 0:
 		return wire.Probed
-	case c.MapBytes > 0, c.NearBytes > 0:
+	case c.MapBytes > 0:
+		return wire.Bounded
+	case c.NearBytes > 0:
 		return wire.Streamed
 	}
 	return wire.Advised

@@ -35,7 +35,6 @@ type client struct {
 	pos     uint64 // of the snapshot
 	snap    bool
 	reads   bool      // READs, and has the map; otherwise all that it wants is a call
-	part    bool      // of the map is all that it keeps
 	begun   bool      // a client that has no map was sent the beginning of one
 	mode    wire.Mode // as the client has chosen
 	advised bool      // if it has not: it is to probe

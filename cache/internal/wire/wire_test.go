@@ -161,7 +161,7 @@ func messages() map[string][]byte {
 		"report":  AppendReport(nil, &Report{1, 4, []Access{{2, 3}}}),
 		"target":  AppendTarget(nil, &Target{1, 2, 3, []byte("address"), []byte("regions"), [SealSize]byte{4}}),
 		"bye":     AppendBye(nil, 1),
-		"mode":    AppendMode(nil, Probed),
+		"mode":    AppendMode(nil, Bounded),
 	}
 }
 
