@@ -198,6 +198,8 @@ func TestShortMessages(t *testing.T) {
 		require.Equal(t, ErrMalformed, err, n)
 		require.False(t, IsLater(short(said, n)))
 	}
+	_, err = readAnswer(answer(statuses, nil, ""))
+	require.Equal(t, ErrMalformed, err)
 	for _, n := range []int{HeadSize, MaxMessage} {
 		got, err := Length(head{}.append(nil, n))
 		require.NoError(t, err)
