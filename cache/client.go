@@ -40,7 +40,7 @@ type Config struct {
 	// It does not close with the clients; close it after them, or they go on without it.
 	DC *dc.Initiator
 	// Tenant and Key authenticate the client to the server, which has to prove the same
-	// key. The key does not cross the wire. Without one the server must admit clients
+	// key. The key does not cross the wire. With nil the server must admit clients
 	// without a key.
 	Tenant string
 	Key    []byte
@@ -171,7 +171,7 @@ func newClient(address string, cfg Config) (*Client, error) {
 	if len(address) > greet.MaxServer {
 		return nil, fmt.Errorf("cache: dial %.100s...: %w: an address has %d bytes at most", address, verbs.ErrAttributes, greet.MaxServer)
 	}
-	if len(cfg.Tenant) > greet.MaxName || len(cfg.Key) > 0 && len(cfg.Key) < greet.MinKey {
+	if len(cfg.Tenant) > greet.MaxName || cfg.Key != nil && len(cfg.Key) < greet.MinKey {
 		return nil, fmt.Errorf("cache: dial %s: %w: a tenant's name has %d bytes at most, its key %d at least",
 			address, verbs.ErrAttributes, greet.MaxName, greet.MinKey)
 	}
@@ -204,7 +204,9 @@ func (c *Config) mode() wire.Mode {
 	switch {
 	case c.MapBytes < 0:
 		return wire.Probed
-	case c.MapBytes > 0, c.NearBytes > 0:
+	case c.MapBytes > 0:
+		return wire.Bounded
+	case c.NearBytes > 0:
 		return wire.Streamed
 	}
 	return wire.Advised

@@ -40,8 +40,10 @@ func TestClusterOfNobody(t *testing.T) {
 	require.ErrorContains(t, err, "no list of servers")
 	_, err = DialCluster(t.Context(), []string{"a:1", "b:1", "a:1"}, ClusterConfig{})
 	require.ErrorContains(t, err, `"a:1"`)
-	_, err = DialCluster(t.Context(), addresses, ClusterConfig{Config: Config{MaxRecord: -1}})
-	require.ErrorIs(t, err, verbs.ErrAttributes)
+	for _, wrong := range []Config{{MaxRecord: -1}, {Key: []byte{}}, {Key: make([]byte, 15)}} {
+		_, err = DialCluster(t.Context(), addresses, ClusterConfig{Config: wrong})
+		require.ErrorIs(t, err, verbs.ErrAttributes)
+	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = DialCluster(ended, addresses, ClusterConfig{})

@@ -39,8 +39,13 @@ func connect(t *testing.T, s *server.Server, frames int) *raw {
 
 func connectAs(t *testing.T, address string, frames int, tenant string, key []byte) *raw {
 	t.Helper()
+	return connectBy(t, verbs.LinkConfig{Dialer: near(t, cache.Config{}).Dialer}, address, frames, tenant, key)
+}
+
+func connectBy(t *testing.T, by verbs.LinkConfig, address string, frames int, tenant string, key []byte) *raw {
+	t.Helper()
 	r := &raw{t: t}
-	cfg := link.Config(verbs.LinkConfig{Dialer: near(t, cache.Config{}).Dialer}, frames)
+	cfg := link.Config(by, frames)
 	var seal greet.Seal
 	cfg.Greet = func(ctx context.Context, conn net.Conn) (err error) {
 		seal, err = link.Greet(ctx, conn, greet.Hello{Transport: greet.RDMA, Tenant: tenant}, key, nil)

@@ -4,6 +4,7 @@ package cache_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -42,6 +43,7 @@ func TestLatenciesAndModes(t *testing.T) {
 	require.Equal(t, map[string]uint64{"store rdma": 3, "get rdma": 1, "delete rdma": 1}, counts(s.Stats().Latencies), "a READ takes no time of the server")
 
 	dial(t, s.Addr().String(), cache.Config{MapBytes: 1 << 10})
+	require.Eventually(t, func() bool { return s.Stats().Modes[server.ModeBounded] == 1 }, stuck, time.Millisecond)
 	require.Equal(t, map[string]int{server.ModeWhole: 1, server.ModeBounded: 1, server.ModeNone: 0, server.ModeDC: 0, server.ModeTCP: 0}, s.Stats().Modes)
 	records := 0
 	for _, z := range s.Stats().Sizes {

@@ -127,7 +127,7 @@ func TestGetsWithoutAMap(t *testing.T) {
 	c, ctx := dial(t, s.Addr().String(), cache.Config{MapBytes: -1}), within(t)
 	probing := func(want bool) {
 		t.Helper()
-		require.Eventually(t, func() bool { return c.Stats().Probing == want && s.Stats().Probing == 1 == want }, stuck, time.Millisecond)
+		require.Eventually(t, func() bool { return c.Stats().Probing == want && s.Stats().Modes[server.ModeNone] == 1 == want }, stuck, time.Millisecond)
 	}
 	probing(true)
 	before := c.Stats()

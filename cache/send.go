@@ -61,6 +61,9 @@ func (s *session) send() error {
 				rest, s.unsent = s.unsent, nil
 			} else {
 				if len(rest) == 0 {
+					if cap(out) > 2*maxOut { // after a long value
+						out = nil
+					}
 					if out, s.out = s.out, out[:0]; len(out) > maxOut {
 						close(s.room)
 						s.room = make(chan struct{})

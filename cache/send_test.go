@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -117,4 +118,22 @@ func TestOneCallerSendsForItself(t *testing.T) {
 	}
 	s.end(ErrClosed)
 	s.running.Wait()
+}
+
+// A session does not keep the memory in which it sent long values.
+func TestMemoryOfLongValuesIsNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newNarrowSession(t, &narrow{replies: make(chan []byte, 1), every: 1})
+		s.run()
+		for range 2 {
+			_, err := s.call(t.Context(), &wire.Request{Op: wire.OpSet, Key: []byte("key"), Value: make([]byte, 3*maxOut)})
+			require.NoError(t, err)
+			synctest.Wait()
+			s.mu.Lock()
+			require.LessOrEqual(t, cap(s.out), 2*maxOut)
+			s.mu.Unlock()
+		}
+		s.end(ErrClosed)
+		s.running.Wait()
+	})
 }

@@ -130,7 +130,7 @@ func (s *session) dial(ctx context.Context) (err error) {
 			return verbs.Offer{}, err
 		}
 		var offer verbs.Offer
-		s.reads, offer, err = link.Prepare(l, verbs.LinkConfig{PD: l.PD(), QP: verbs.QPConfig{SendCQ: cq, MaxRecvWR: 1, Access: verbs.LocalWrite}}, wire.Hello{Frames: receives, Beats: s.near != nil, Part: s.c.cfg.entries() > 0}, nil, s.seal)
+		s.reads, offer, err = link.Prepare(l, verbs.LinkConfig{PD: l.PD(), QP: verbs.QPConfig{SendCQ: cq, MaxRecvWR: 1, Access: verbs.LocalWrite}}, wire.Hello{Frames: receives, Beats: s.near != nil}, nil, s.seal)
 		return offer, err
 	}
 	if s.link, err = verbs.DialLink(ctx, s.c.address, cfg); err != nil {

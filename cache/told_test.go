@@ -118,7 +118,8 @@ func TestClientSaysHowFarItIs(t *testing.T) {
 func TestClientWithoutAMap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for want, all := range map[wire.Mode][]Config{
-			wire.Advised: {{}}, wire.Probed: {{MapBytes: -1}}, wire.Streamed: {{MapBytes: 1}, {NearBytes: 1}},
+			wire.Advised: {{}}, wire.Probed: {{MapBytes: -1}}, wire.Streamed: {{NearBytes: 1}},
+			wire.Bounded: {{MapBytes: 1}, {MapBytes: 1, NearBytes: 1}},
 		} {
 			for _, cfg := range all {
 				require.Equal(t, want, cfg.mode())

@@ -87,7 +87,7 @@ type Target struct {
 
 	queues closing.Stack
 
-	closing sync.Once
+	closing sync.Mutex
 }
 
 // targetBackend is what a target is reached by.
@@ -159,12 +159,11 @@ func (t *Target) Wait(ctx context.Context, rs []Received) (int, error) { return 
 
 // Close ends all sessions at once: requests of attached initiators fail.
 // Receives that are posted get no completion. Closing twice is not an error; all calls
-// wait for the end.
-func (t *Target) Close() (err error) {
-	t.closing.Do(func() {
-		t.be.stop()
-		t.in.close()
-		err = errors.Join(t.be.close(), t.queues.Close())
-	})
-	return err
+// wait for the end. After an error initiators may still be served, and Close may be called again.
+func (t *Target) Close() error {
+	t.closing.Lock()
+	defer t.closing.Unlock()
+	t.be.stop()
+	t.in.close()
+	return errors.Join(t.be.close(), t.queues.Close())
 }

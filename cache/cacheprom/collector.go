@@ -9,9 +9,10 @@ import (
 	"github.com/goverbs/goverbs/internal/prom"
 )
 
-// New returns a collector of a client. The label "server" is the address of its server.
+// New returns a collector of a client. The label "server" is the address of its server. Register it
+// with another constant label where there are several that are no cluster:
 //
-//	registry.MustRegister(cacheprom.New(client))
+//	prometheus.WrapRegistererWith(prometheus.Labels{"cache": "sessions"}, registry).MustRegister(cacheprom.New(client))
 func New(c *cache.Client) prometheus.Collector {
 	return collect(func(f func(string, *cache.Stats)) {
 		st := c.Stats()

@@ -19,7 +19,8 @@ func (c *client) probes() bool {
 
 // advise looks at the load, and has clients follow the advice. s.mu must be held.
 func (s *Server) advise(now time.Time) {
-	load := advice.Load{Records: s.store.Stats().Items, Changes: s.store.Seq(), Reads: s.store.Reads()}
+	n := s.store.Stats()
+	load := advice.Load{Records: n.Items, Changes: s.store.Seq(), Reads: n.Reads}
 	for _, c := range s.clients {
 		if c.follows() {
 			load.Clients++

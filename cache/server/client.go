@@ -17,21 +17,24 @@ const (
 	receives   = 8       // frames of a client that may wait: each client has memory for these and the spare ones, four pages
 	frame      = 1280    // bytes of each: most requests are one
 	maxReplies = 1 << 20 // bytes that may wait, then the client's requests do
+	maxFlushes = 1 << 12 // of a client that may wait for others: there is no reply yet
 	chunk      = 1024    // entries of a snapshot at a time
 )
 
 // errLate is the error of a client that hangs.
 var errLate = errors.New("it has not said within the lease that it is done with what was freed")
 
+var errFlushes = errors.New("more flushes than may wait for clients")
+
 // client is a connected client. The server's mu guards it.
 type client struct {
 	cut     context.CancelCauseFunc
 	from    netip.Prefix // see pending.Source
-	next    uint64       // delta
-	pos     uint64       // of the snapshot
+	came    time.Time
+	next    uint64 // delta
+	pos     uint64 // of the snapshot
 	snap    bool
 	reads   bool      // READs, and has the map; otherwise all that it wants is a call
-	part    bool      // of the map is all that it keeps
 	begun   bool      // a client that has no map was sent the beginning of one
 	mode    wire.Mode // as the client has chosen
 	advised bool      // if it has not: it is to probe
@@ -44,7 +47,8 @@ type client struct {
 	tell     *wire.Target // is to be told; nil: it has been
 	left     bool         // it has said that it READs nothing any more
 	replies  []byte
-	room     chan struct{} // has a token when replies were sent
+	flushes  int           // that are not over
+	room     chan struct{} // has a token when replies were sent, or something has arrived by RDMA
 	writer
 }
 
@@ -142,6 +146,11 @@ func (s *Server) read(ctx context.Context, next func(context.Context) ([]byte, e
 			s.mu.Lock()
 			s.wake(c)
 			s.mu.Unlock()
+			if c.hear != nil {
+				if err := c.hear(); err != nil {
+					return err
+				}
+			}
 			select {
 			case <-c.room:
 			case <-ctx.Done():
@@ -172,7 +181,10 @@ func (s *Server) take(id uint64, c *client, b []byte) (full bool, err error) {
 		a := s.store.Do(s.now(), &q)
 		s.announce()
 		if q.Op == wire.OpFlush && !s.store.Flushed(a.Seq) {
-			s.awaitFlush(a.Seq, func() { s.reply(c, &a); s.wake(c); s.took(c.by(), latency.Flush, came) })
+			if c.flushes++; c.flushes > maxFlushes {
+				return false, errFlushes
+			}
+			s.awaitFlush(a.Seq, func() { c.flushes--; s.reply(c, &a); s.wake(c); s.took(c.by(), latency.Flush, came) })
 		} else {
 			s.reply(c, &a)
 			s.took(c.by(), latency.Of(&q), came)

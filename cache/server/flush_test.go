@@ -59,3 +59,30 @@ func TestFlushWaitsForClients(t *testing.T) {
 		require.ErrorIs(t, <-done, ErrClosed)
 	})
 }
+
+// Requests that wait for other clients take memory, so a client has a limited number of them.
+func TestFlushesThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := told(t)
+		var id uint64
+		var c *client
+		for id, c = range s.clients {
+		}
+		flush := wire.AppendRequest(nil, &wire.Request{Op: wire.OpFlush})
+		for n := 1; n < 3; n++ {
+			s.put(t, 1)
+			for range maxFlushes {
+				_, err := s.take(id, c, flush)
+				require.NoError(t, err)
+			}
+			if n == 2 {
+				_, err := s.take(id, c, flush)
+				require.Equal(t, errFlushes, err)
+			}
+			s.heard(t)
+			time.Sleep(2 * announceAfter)
+			require.Empty(t, s.flushes)
+			require.GreaterOrEqual(t, l.replies(), n*maxFlushes)
+		}
+	})
+}

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"time"
 
@@ -89,10 +90,13 @@ func (k *linked) join() error {
 	hello, err := link.Join(k.link, k.reads, k.s.cfg.Connect, k.conn.seal)
 	if err == nil {
 		k.s.mu.Lock()
-		k.c.beats, k.c.part, k.c.answered = hello.Beats, hello.Part, true
+		k.c.beats, k.c.answered, k.c.room = hello.Beats, true, k.inbox.came
 		k.s.mu.Unlock()
 		k.s.comesFrom(k.c, k.conn)
 		k.conns, err = k.s.windows.Messages(k.link, hello, receives, k.s.maxRequest())
+	}
+	if err == nil {
+		k.c.hear = k.conns.Hear
 	}
 	return err
 }
@@ -144,7 +148,7 @@ func (k *linked) end(serving context.Context) {
 // close frees what there is of it. The client is forgotten after its queue pairs are destroyed: what it
 // could READ is quarantined until then.
 func (k *linked) close(serving context.Context, cause error) error {
-	err := k.destroy(serving)
+	err := k.s.destroy(serving, k.link)
 	if k.c != nil && err == nil {
 		k.s.detach(k.id)
 	}
@@ -152,17 +156,17 @@ func (k *linked) close(serving context.Context, cause error) error {
 	return errors.Join(cause, err)
 }
 
-// destroy closes the link, and tries again each lease until that succeeds or the server ends.
-func (k *linked) destroy(serving context.Context) error {
+// destroy closes what clients READ through, and tries again each lease until that succeeds or ctx ends.
+func (s *Server) destroy(ctx context.Context, through io.Closer) error {
 	for {
-		err := k.link.Close()
+		err := through.Close()
 		if err == nil {
 			return nil
 		}
-		k.s.cfg.Logger.Error("cache: a client may go on to READ: close link", "error", err)
+		s.cfg.Logger.Error("cache: a client may go on to READ: close its queue pair", "error", err)
 		select {
-		case <-time.After(k.s.cfg.Lease):
-		case <-serving.Done():
+		case <-time.After(s.cfg.Lease):
+		case <-ctx.Done():
 			return err
 		}
 	}
@@ -173,6 +177,7 @@ type inbox struct {
 	take func() // all that is there
 	crew *crew  // of which one worker runs take
 	run  func()
+	came chan struct{} // has a token when something has arrived, for a worker that waits
 
 	mu      sync.Mutex
 	busy    bool // a worker takes, or it is not open yet
@@ -182,13 +187,14 @@ type inbox struct {
 }
 
 func newInbox(c *crew, take func()) *inbox {
-	b := &inbox{take: take, crew: c, busy: true}
+	b := &inbox{take: take, crew: c, busy: true, came: make(chan struct{}, 1)}
 	b.run = b.takeAll // a method value for each run would allocate
 	return b
 }
 
 // arrived is called when there is something. It does not wait.
 func (b *inbox) arrived() {
+	poke(b.came)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.news = true

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -95,6 +96,30 @@ func TestQuarantineUntilQueuePairsAreDestroyed(t *testing.T) {
 		defer stop()
 		require.ErrorIs(t, k.close(serving, nil), busy)
 		require.Positive(t, s.Stats().Quarantine)
+	})
+}
+
+// The same holds for the target that many clients READ through.
+func TestQuarantineUntilTargetIsDestroyed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := tablesRig(t, func(int) error { return nil })
+		defer s.Close()
+		gone, _ := s.attachThrough(func(error) {}, greet.Seal{})
+		s.put(t, 1)
+		s.put(t, 1)
+		s.depart(gone)
+		s.through.fence.Opened()
+		tries := 0
+		s.retire(closer(func() error {
+			require.Positive(t, s.Stats().Quarantine)
+			if tries++; tries < 3 {
+				return errors.New("busy")
+			}
+			return nil
+		}))
+		require.Equal(t, 3, tries)
+		require.Zero(t, s.Stats().Quarantine)
+		require.Zero(t, s.Stats().DC.Gone)
 	})
 }
 

@@ -48,8 +48,8 @@ type Config struct {
 	// Listen loads them; the file is then gone. If Snapshot is empty, every life of the
 	// server begins without records.
 	Snapshot string
-	// Key has at least 16 bytes. Clients have to prove that they have it. Without a key
-	// any client is admitted.
+	// Key has at least 16 bytes. Clients have to prove that they have it. With nil any
+	// client is admitted.
 	Key []byte
 	// Names are the server's addresses as its clients write them, such as "cache1:7481",
 	// beside the IP address. A client that has written another one is refused, so that none
@@ -90,7 +90,7 @@ func (c Config) Check() error {
 	case c.Lease < 10*time.Millisecond:
 		return fmt.Errorf("cache: lease of %v: shorter than 10 ms", c.Lease)
 	}
-	if len(c.Key) > 0 {
+	if c.Key != nil {
 		_, err := checkKey(c.Key)
 		return err
 	}
@@ -179,7 +179,7 @@ func Listen(ctx context.Context, address string, cfg Config) (*Server, error) {
 	}
 	var key []byte
 	var err error
-	if len(cfg.Key) > 0 {
+	if cfg.Key != nil {
 		if key, err = checkKey(cfg.Key); err != nil {
 			return nil, err
 		}
@@ -275,12 +275,22 @@ func (s *Server) furnish(ctx context.Context) error {
 	if err := errors.Join(ctx.Err(), s.empty()); err != nil {
 		return err
 	}
+	return s.begin()
+}
+
+// begin takes the records of the last life, and opens the target. If there is none, the next life finds the records.
+func (s *Server) begin() error {
 	if s.cfg.Snapshot != "" {
 		if err := s.warm(s.cfg.Snapshot); err != nil {
 			return err
 		}
 	}
-	return s.openThrough()
+	err := s.openThrough()
+	if err != nil {
+		_, saved := s.Save()
+		err = errors.Join(err, saved)
+	}
+	return err
 }
 
 // empty makes an empty store of the memory, of an epoch of its own.
@@ -361,6 +371,19 @@ func (s *Server) Serve(ctx context.Context) error {
 		return fmt.Errorf("cache: serve: %w", ErrClosed)
 	}
 	return door
+}
+
+// SetKey gives a server that has a key another one, for later connections. Tenants have
+// [Tenants.SetKey].
+func (s *Server) SetKey(key []byte) error {
+	key, err := checkKey(key)
+	if err == nil && (s.door == nil || s.cfg.Key == nil) {
+		err = fmt.Errorf("cache: set key: %w: the server has none of its own", verbs.ErrAttributes)
+	}
+	if err == nil {
+		s.door.set("", tenant{key, s})
+	}
+	return err
 }
 
 // ended logs why a client has ended.

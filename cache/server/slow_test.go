@@ -20,17 +20,32 @@ func TestSlow(t *testing.T) {
 	const lease = time.Second
 	s, now := slow{}, time.Now()
 	for i, want := range []time.Duration{0, 1, 2, 4, 8, 16, 32, 32, 32} {
-		require.Equal(t, want*lease, s.cut(from, now, lease), i)
+		require.Equal(t, want*lease, s.cut(from, now, now, lease), i)
 		now = now.Add(want * lease)
 	}
-	require.Zero(t, s.cut(other, now, lease))
+	require.Zero(t, s.cut(other, now, now, lease))
 	s.forget(now.Add(longestPause*lease), lease)
 	require.Len(t, s, 2)
 	s.forget(now.Add(longestPause*lease+1), lease)
 	require.Empty(t, s)
 	for range 100 {
-		require.LessOrEqual(t, s.cut(from, now, time.Hour), longestPause*time.Hour)
+		require.LessOrEqual(t, s.cut(from, now, now, time.Hour), longestPause*time.Hour)
 	}
+}
+
+// Clients of one host that hang together are one time, and those that hang later, or have come since, are another.
+func TestClientsThatHangTogether(t *testing.T) {
+	from := netip.MustParsePrefix("10.0.0.1/32")
+	const lease = time.Second
+	s, came := slow{}, time.Now()
+	now := came.Add(time.Hour)
+	for range 100 {
+		require.Zero(t, s.cut(from, came, now, lease))
+	}
+	require.Zero(t, s.cut(from, came, now.Add(lease-1), lease))
+	require.Equal(t, lease, s.cut(from, now, now, lease), "it has come after the first")
+	require.Equal(t, 2*lease, s.cut(from, came, now.Add(lease), lease), "later")
+	require.Zero(t, s.cut(from, came, now.Add(lease), lease))
 }
 
 // A client that is cut off, with a queue pair or without, or that is gone without a word from the server's target,

@@ -16,6 +16,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/snapshot"
 	"github.com/goverbs/goverbs/cache/internal/store"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func newStore(t *testing.T, epoch uint32) *store.Store { return newStoreOf(t, epoch, 1<<20) }
@@ -90,6 +91,23 @@ func host(t *testing.T, path string, out *bytes.Buffer) *Server {
 	s.store, s.epoch = newStore(t, 9), 9
 	s.tables.register = func(n int) (memory, error) { return &piece{mem: make([]byte, n)}, nil }
 	return s
+}
+
+// A server that has taken its records and cannot begin leaves them to the next life.
+func TestSnapshotOfServerThatCannotBegin(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "snapshot")
+	var out bytes.Buffer
+	before := newStore(t, 1)
+	fill(before, 10)
+	_, err := writeSnapshot(path, before, 1)
+	require.NoError(t, err)
+	s := host(t, path, &out)
+	s.dev, s.cfg.DC.Responders = &verbs.Device{}, 1 // that has no GID
+	require.Error(t, s.begin())
+	s = host(t, path, &out)
+	s.epoch = 10
+	require.NoError(t, s.begin())
+	require.Equal(t, 10, s.Stats().Items)
 }
 
 // A snapshot is read once: another life would find values in it that have changed since.

@@ -19,7 +19,6 @@ type Stats struct {
 	Quarantine int    // bytes that clients may still READ
 	Table      int    // bytes of the map
 	Clients    int    // that are connected by RDMA
-	Probing    int    // of those, clients without a map, which READ the server's
 	Streams    int    // that are connected by TCP
 	Gets, Hits uint64 // by call
 	Sets       uint64
@@ -57,7 +56,7 @@ const (
 	ModeWhole   = "whole map"   // READs by RDMA
 	ModeBounded = "bounded map" // likewise, with a limit by MapBytes in the client's configuration
 	ModeNone    = "no map"      // READs the server's table and then the record
-	ModeDC      = "dc"          // READs through the target
+	ModeDC      = "dc"          // has a map, and READs through the target
 	ModeTCP     = "tcp"         // has no map, and makes everything a call
 )
 
@@ -70,11 +69,11 @@ func (c *client) has() string {
 	switch {
 	case !c.reads:
 		return ModeTCP
-	case c.through:
-		return ModeDC
 	case c.probes():
 		return ModeNone
-	case c.part:
+	case c.through:
+		return ModeDC
+	case c.mode == wire.Bounded:
 		return ModeBounded
 	}
 	return ModeWhole
@@ -111,20 +110,13 @@ func (s *Server) Stats() Stats {
 		return Stats{}
 	}
 	n := s.store.Stats()
-	streams, probing := 0, 0
 	modes := map[string]int{ModeWhole: 0, ModeBounded: 0, ModeNone: 0, ModeDC: 0, ModeTCP: 0}
 	for _, c := range s.clients {
 		modes[c.has()]++
-		switch {
-		case !c.reads:
-			streams++
-		case c.probes():
-			probing++
-		}
 	}
+	streams := modes[ModeTCP]
 	return Stats{
-		Streams: streams, Probing: probing,
-		Items: n.Items, Bytes: n.Arena.Live, Memory: n.Arena.Total, Quarantine: n.Arena.Limbo, Table: n.Table, Clients: len(s.clients) - streams,
+		Streams: streams, Items: n.Items, Bytes: n.Arena.Live, Memory: n.Arena.Total, Quarantine: n.Arena.Limbo, Table: n.Table, Clients: len(s.clients) - streams,
 		Gets: n.Gets, Hits: n.Hits, Sets: n.Sets, Stored: n.Stored, Reported: n.Reports, Evicted: n.Evicted, EvictedIdle: time.Duration(n.EvictedIdle) * time.Millisecond, Moved: n.Moved, Expired: n.Expired,
 		Flushes: n.Flushes, NoMemory: n.NoMemory, Cut: n.Cut - s.through.absent, Epoch: s.epoch, DC: s.throughStats(),
 		Modes: modes, Sizes: s.sizes(), Latencies: s.latency.Load(), EvictedAges: s.store.EvictedAges(),

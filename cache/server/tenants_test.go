@@ -32,6 +32,33 @@ func TestKeysOfTenants(t *testing.T) {
 	require.Equal(t, bytes.Repeat([]byte("k"), 16), key)
 }
 
+// A server that has a key may have another one, for later connections.
+func TestSetKey(t *testing.T) {
+	key, other := bytes.Repeat([]byte("k"), greet.MinKey), bytes.Repeat([]byte("o"), greet.MinKey)
+	s := &Server{door: &door{tenants: map[string]tenant{}}, cfg: Config{Key: key}}
+	s.door.set("", tenant{key, s})
+	has := func() []byte {
+		key, whose := s.door.keyOf("")
+		require.Same(t, s, whose)
+		return key
+	}
+	require.Error(t, s.SetKey(other[1:]))
+	require.Equal(t, key, has())
+	require.NoError(t, s.SetKey(other))
+	require.Equal(t, other, has())
+	require.Error(t, (&Server{cfg: Config{Key: key}}).SetKey(other), "it is a tenant's")
+	require.Error(t, (&Server{door: s.door}).SetKey(other), "it admits all")
+	require.Equal(t, other, has())
+}
+
+// An empty key, as of an empty file, does not mean that all are admitted.
+func TestEmptyKey(t *testing.T) {
+	require.NoError(t, Config{}.Check())
+	require.ErrorContains(t, Config{Key: []byte{}}.Check(), "key of 0 bytes")
+	_, err := Listen(t.Context(), "127.0.0.1:0", Config{Key: []byte{}})
+	require.ErrorContains(t, err, "key of 0 bytes")
+}
+
 // A key that is set just while its tenant is revoked admits no client afterwards.
 func TestKeyOfARevokedTenant(t *testing.T) {
 	d := &door{tenants: map[string]tenant{}}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"time"
@@ -199,8 +200,11 @@ func (s *Server) replaceTarget() {
 	if err != nil { // clients ask, until there is one: nothing is kept in quarantine for that
 		s.cfg.Logger.Error("cache: no target for clients to READ through", "error", err)
 	}
+	var old io.Closer
 	s.mu.Lock()
-	old := h.target
+	if h.target != nil {
+		old = h.target
+	}
 	h.target, h.said = target, said
 	h.replaced++
 	if h.fence.Opened(); target == nil {
@@ -213,18 +217,23 @@ func (s *Server) replaceTarget() {
 		}
 	}
 	s.mu.Unlock()
+	s.retire(old)
+}
+
+// retire closes a target, if it is not nil, and forgets the clients that READ only through it when it is closed.
+func (s *Server) retire(old io.Closer) {
 	if old != nil {
 		select {
 		case <-time.After(s.cfg.Lease / toldWithin):
 		case <-s.stopped.Done():
 		}
-		if err := old.Close(); err != nil {
-			s.cfg.Logger.Error("cache: close target", "error", err)
+		if s.destroy(s.stopped, old) != nil {
+			return
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, id := range h.fence.Closed() {
+	for _, id := range s.through.fence.Closed() {
 		s.store.Detach(id)
 	}
 	s.settle()

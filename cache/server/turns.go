@@ -35,8 +35,10 @@ type turn struct {
 const (
 	// longTurn is how long a turn keeps others waiting, at most.
 	longTurn = 5 * time.Second
-	// reassure is how often a waiting client is told to wait.
+	// reassure is how often a waiting client is told to wait. It is first told
+	// after briefly: its caller may have little time, in which it can use TCP.
 	reassure = time.Second
+	briefly  = 100 * time.Millisecond
 )
 
 func newTurns(most int) *turns { return &turns{most: most, each: map[string]int{}} }
@@ -62,8 +64,8 @@ type waiter interface {
 	Attend(ctx context.Context, f func(context.Context) error) error
 }
 
-// await returns when ready is closed, and tells the client every reassure to wait. It returns an error
-// when the client has gone or ctx ends.
+// await returns when ready is closed, and tells the client after briefly, and then every reassure, to wait. It
+// returns an error when the client has gone or ctx ends.
 func await(ctx context.Context, ready <-chan struct{}, w waiter) error {
 	select {
 	case <-ready:
@@ -71,13 +73,14 @@ func await(ctx context.Context, ready <-chan struct{}, w waiter) error {
 	default:
 	}
 	return w.Attend(ctx, func(ctx context.Context) error {
-		tick := time.NewTicker(reassure)
+		tick := time.NewTicker(briefly)
 		defer tick.Stop()
 		for {
 			select {
 			case <-ready:
 				return nil
 			case <-tick.C:
+				tick.Reset(reassure)
 				if err := w.Wait(); err != nil {
 					return err
 				}

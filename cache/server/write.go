@@ -26,6 +26,9 @@ type writer struct {
 	learned time.Time // when it heard of a change
 	running sync.WaitGroup
 	err     error // that ended it
+	// hear is of a client by RDMA, which grants room for what is sent by what it sends, also while its requests
+	// wait.
+	hear func() error
 }
 
 // connected starts to send a client what there is for it.

@@ -153,3 +153,61 @@ func TestOneSendsAtATime(t *testing.T) {
 	require.NoError(t, s.disconnected(c))
 	s.detach(id)
 }
+
+// granted is a connection that writes only when the reader of the client's messages has heard that it may.
+type granted struct {
+	*narrow
+	room chan struct{}
+}
+
+func (g granted) Post(context.Context, []byte) (bool, error) { return false, nil }
+
+func (g granted) Write(ctx context.Context, b []byte) error {
+	select {
+	case <-g.room:
+		return g.narrow.Write(ctx, b)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// A client grants room for long replies by what it sends. That is heard also while its requests wait because too
+// many replies do.
+func TestRoomIsGrantedWhileRequestsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := tablesRig(t, func(int) error { return nil })
+		defer func() { require.NoError(t, s.Close()) }()
+		ctx, cut := context.WithCancelCause(t.Context())
+		id, c := s.attach(cut, false)
+		c.answered, c.begun = true, true
+		g := granted{&narrow{}, make(chan struct{}, 1)}
+		c.hear = func() error { poke(g.room); return nil }
+		s.connected(ctx, g, c)
+		_, err := s.Do(ctx, &wire.Request{Op: wire.OpSet, Key: []byte("key"), Value: make([]byte, 60<<10)})
+		require.NoError(t, err)
+		const many = 5 * maxReplies / (60 << 10)
+		read, asked := make(chan error, 1), uint64(0)
+		go func() {
+			read <- s.read(ctx, func(context.Context) ([]byte, error) {
+				if asked++; asked > many {
+					return nil, nil
+				}
+				return wire.AppendRequest(nil, &wire.Request{ID: asked, Epoch: s.epoch, Op: wire.OpGet, Key: []byte("key")}), nil
+			}, id, c)
+		}()
+		for len(read) == 0 {
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+			poke(c.room) // something has arrived
+			require.Less(t, time.Since(s.begun), time.Hour)
+		}
+		require.NoError(t, <-read)
+		for len(g.replies) < many {
+			poke(g.room)
+			synctest.Wait()
+		}
+		cut(nil)
+		require.NoError(t, s.disconnected(c))
+		s.detach(id)
+	})
+}

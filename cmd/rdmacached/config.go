@@ -148,9 +148,7 @@ func (c *config) checkKeys() error {
 func (c *config) server(log *slog.Logger) (s server.Config, err error) {
 	var key []byte
 	if c.Key != "" {
-		if key, err = readKey(c.Key); err == nil && len(key) == 0 {
-			err = fmt.Errorf("%s: no key: that would let everybody in", c.Key)
-		}
+		key, err = readKey(c.Key)
 	}
 	return server.Config{
 		Key: key, MaxClients: c.Clients, DC: c.DC.server(),
@@ -170,6 +168,9 @@ func (c *config) check(log *slog.Logger) error {
 	all := server.Config{}
 	for _, name := range slices.Sorted(maps.Keys(c.Tenants)) {
 		t, kerr := c.tenant(name, log)
+		if c.revokes(&t) {
+			continue
+		}
 		if kerr == nil {
 			kerr = errors.Join(t.Check(), t.CheckHost())
 		}

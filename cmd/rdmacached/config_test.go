@@ -117,6 +117,7 @@ func TestConfigErrorsHaveLines(t *testing.T) {
 	for text, want := range map[string]string{
 		"\n\"memmory\": 5":        `line 3: "memmory": there is no such key`,
 		"\n\"memory\":\n \"5MB\"": `line 3: "memory": "5MB" is no number of bytes`,
+		"\n\"names\": \"a:1\"":    `line 3: "names": a value of type string in the place of a list`,
 		"\n\"gateway\": {\n\"listen\": \":2\",\n\"idle\": \"5\"}":            `line 5: "gateway.idle": "5" is no time`,
 		"\n\"gateway\": {\n\"connections\": \"x\"}":                          `line 4: "gateway.connections": a value of type string in the place of a whole number`,
 		"\n\"gateway\": {\n\"idle\": 5}":                                     `line 4: "gateway.idle": a value of type number in the place of a string`,

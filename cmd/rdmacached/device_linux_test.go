@@ -194,6 +194,37 @@ func TestWarmRestart(t *testing.T) {
 	require.ErrorIs(t, err, cache.ErrNotFound)
 }
 
+// SIGHUP has the key of a daemon without tenants read again. A file without a key changes nothing.
+func TestDaemonWithAnotherKey(t *testing.T) {
+	lab.NoLeftovers(t)
+	ends := lab.Require(t, 2)
+	file := filepath.Join(t.TempDir(), "key")
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	write := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
+	const first, second = "the first key of all", "the second key of all"
+	write(first)
+	d, _ := begin(t, `{"listen": "`+netip.AddrPortFrom(ends[1].Addr, 0).String()+`", "memory": "8MiB", "key": "`+file+`"}`)
+	admits := func(key string) bool {
+		client, err := cache.Dial(ctx, d.cache.Addr().String(), cache.Config{Key: []byte(key), Dialer: &net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(ends[0].Addr, 0))}})
+		if err == nil {
+			require.NoError(t, client.Close())
+			return true
+		}
+		require.ErrorIs(t, err, cache.ErrDenied)
+		return false
+	}
+	require.True(t, admits(first) && !admits(second))
+	for _, text := range []string{"", "too short", first} {
+		write(text)
+		d.rekey(ctx)
+		require.True(t, admits(first))
+	}
+	write(second)
+	d.rekey(ctx)
+	require.True(t, admits(second) && !admits(first))
+}
+
 // Tenants of a daemon are apart, also in its metrics. SIGHUP has the files of keys read again:
 // one that is missing changes nothing, one that says so revokes its tenant, and another key brings it back.
 func TestDaemonWithTenants(t *testing.T) {

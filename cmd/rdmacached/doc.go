@@ -73,10 +73,10 @@
 // # Signals
 //
 // SIGHUP has the key files read again. A changed key applies to later connections. If a
-// file is missing or has no key, the tenant keeps its key, and that is logged. If the file
+// file is missing or has no key, the old one stays, and that is logged. If a tenant's file
 // has the word "revoked" in place of a key, the tenant is revoked, unless it is the
-// gateway's: its clients are cut off, and its records are gone. With a key in the file the
-// tenant comes back at the next SIGHUP.
+// gateway's: its clients are cut off, and its records are gone, also those of a snapshot that
+// the next start finds. With a key in the file the tenant comes back at the next SIGHUP.
 //
 // SIGHUP also has the gateway's files read again, for later connections. An error in them
 // is logged and changes nothing.

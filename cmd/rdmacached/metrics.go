@@ -47,7 +47,6 @@ var metrics = []prom.Metric[server.Stats]{
 	counter("refused_memory", "Changes that were refused since all memory was in use or in quarantine.", func(s *server.Stats) float64 { return float64(s.NoMemory) }),
 	counter("clients_cut", "RDMA clients that were cut off since they did not say how far they are.", func(s *server.Stats) float64 { return float64(s.Cut) }),
 	gauge("dc_clients", "RDMA clients that READ through the dynamically connected target.", func(s *server.Stats) float64 { return float64(s.DC.Clients) }),
-	gauge("rdma_clients_probing", "RDMA clients without a map, which READ the server's.", func(s *server.Stats) float64 { return float64(s.Probing) }),
 	gauge("dc_clients_gone", "Clients that are not connected any more, and may READ through that target.", func(s *server.Stats) float64 { return float64(s.DC.Gone) }),
 	gauge("dc_attached", "Contexts of clients' initiators that are attached to that target, if it is not the device's own.", func(s *server.Stats) float64 { return float64(s.DC.Attached) }),
 	counter("dc_targets_replaced", "Times that there was another target, to cut off clients.", func(s *server.Stats) float64 { return float64(s.DC.Replaced) }),

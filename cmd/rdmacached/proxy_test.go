@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -26,6 +27,15 @@ func TestParseProxy(t *testing.T) {
 		_, err := parseProxy(args, io.Discard)
 		require.Error(t, err, "%q", args)
 	}
+}
+
+// A proxy with an empty key file does not do without a key.
+func TestProxyWithAnEmptyKey(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "key")
+	require.NoError(t, os.WriteFile(file, []byte("\n"), 0o600))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorContains(t, proxy(ctx, proxyConfig{server: "127.0.0.1:1", key: file}, slog.New(slog.DiscardHandler), nil), "no key")
 }
 
 // Commands have at least the timeout and at most an eighth more, also if they share a context.

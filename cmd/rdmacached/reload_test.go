@@ -54,6 +54,30 @@ func TestStopsBeforeItServes(t *testing.T) {
 	require.NoError(t, run(ctx, &config{Listen: "127.0.0.1:0", Device: "none"}, slog.New(slog.DiscardHandler), nil, nil))
 }
 
+// A daemon that starts, or checks its configuration, leaves out the tenants that are revoked. Their snapshots are gone.
+// The gateway's tenant cannot be revoked.
+func TestRevokedAtTheStart(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "key")
+	snapshot := filepath.Join(t.TempDir(), "records")
+	require.NoError(t, os.WriteFile(file, []byte("revoked\n"), 0o600))
+	require.NoError(t, os.WriteFile(snapshot, []byte("of the last life"), 0o600))
+	c := &config{Listen: "127.0.0.1:0", Tenants: map[string]tenantConfig{"red": {Key: file, Snapshot: snapshot}, "blue": {Key: file}}}
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	require.NoError(t, c.check(log))
+	require.FileExists(t, snapshot)
+	d := &service{config: c, log: log}
+	require.NoError(t, d.listen(t.Context()))
+	defer func() { require.NoError(t, d.rdma.Close()) }()
+	require.Empty(t, d.tenants.Names())
+	require.NoFileExists(t, snapshot)
+	d.rekey(t.Context())
+	require.Empty(t, d.tenants.Names())
+
+	c.Gateway.Listen, c.Gateway.Tenant = "127.0.0.1:0", "red"
+	require.ErrorContains(t, c.check(log), "key of 7 bytes")
+	require.ErrorContains(t, (&service{config: c, log: log}).listen(t.Context()), "key of 7 bytes")
+}
+
 // A health check while the daemon ends reports that.
 func TestHealth(t *testing.T) {
 	d := &service{cache: &server.Server{}, log: slog.New(slog.DiscardHandler)}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"net"
@@ -67,7 +68,11 @@ func (c *config) checkTenants() error {
 // readKey reads a key's file. Space around the key is none of it.
 func readKey(path string) ([]byte, error) {
 	b, err := os.ReadFile(path)
-	return bytes.TrimSpace(b), err
+	b = bytes.TrimSpace(b)
+	if err == nil && len(b) == 0 {
+		err = fmt.Errorf("%s: no key: that would let everybody in", path)
+	}
+	return b, err
 }
 
 // tenant returns the configuration of one for package server.
@@ -113,10 +118,17 @@ func (d *service) listen(ctx context.Context) (err error) {
 	var list []server.Tenant
 	for _, name := range slices.Sorted(maps.Keys(c.Tenants)) {
 		t, err := c.tenant(name, d.log)
+		if c.revokes(&t) { // when it comes back, its records are to be gone
+			if err = os.Remove(t.Snapshot); errors.Is(err, fs.ErrNotExist) {
+				err = nil
+			}
+			d.log.Info("a tenant is revoked", "tenant", name)
+		} else {
+			list = append(list, t)
+		}
 		if err != nil {
 			return err
 		}
-		list = append(list, t)
 	}
 	if d.tenants, err = server.ListenTenants(ctx, c.Listen, list, d.log); err != nil {
 		return err
@@ -141,22 +153,33 @@ func (d *service) each(f func(tenant string, s *server.Server)) {
 // revoked is what the file of a revoked tenant has in place of a key. It is too short for one.
 const revoked = "revoked"
 
-// rekey reads the tenants' keys again. A file that is missing or is no key changes nothing: it may be
+// revokes reports whether the file of a tenant's key revokes it. The gateway's tenant cannot be revoked.
+func (c *config) revokes(t *server.Tenant) bool {
+	return string(t.Key) == revoked && (c.Gateway.Listen == "" || t.Name != c.Gateway.Tenant)
+}
+
+// rekey reads the keys again. A file that is missing or is no key changes nothing: it may be
 // about to be replaced. A tenant that was revoked comes back with another key, and without its records.
 func (d *service) rekey(ctx context.Context) {
-	if d.tenants == nil {
-		return
+	if path := d.config.Key; path != "" {
+		key, err := readKey(path)
+		if err == nil {
+			err = d.cache.SetKey(key)
+		}
+		if err != nil {
+			d.log.Error("the key stays as it was", "error", err)
+			return
+		}
+		d.log.Info("the server has the key of its file")
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.config.Tenants)) {
 		t, err := d.config.tenant(name, d.log)
 		there := d.tenants.Server(name) != nil
 		what := "has the key of its file"
-		switch gone := string(t.Key) == revoked; {
+		switch gone := d.config.revokes(&t); {
 		case err != nil:
 		case gone && !there:
 			continue
-		case gone && name == d.config.Gateway.Tenant && d.gateway != nil:
-			err = errors.New("the gateway's tenant cannot be revoked")
 		case gone:
 			what, err = "is revoked", d.tenants.Revoke(name)
 		case there:

@@ -128,6 +128,8 @@ func typeName(t reflect.Type) string {
 		return "a string"
 	case reflect.Struct, reflect.Map:
 		return "an object"
+	case reflect.Slice:
+		return "a list"
 	}
 	return "a whole number"
 }

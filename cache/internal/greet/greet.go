@@ -149,7 +149,7 @@ func readHead(b []byte) (h head, err error) {
 	if len(b) < headFixed {
 		return h, ErrMalformed
 	}
-	if n, err := Length(b); err != nil || n != len(b) {
+	if n, _ := Length(b); n != len(b) {
 		return h, ErrMalformed
 	}
 	le := binary.LittleEndian

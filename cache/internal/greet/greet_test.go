@@ -2,6 +2,7 @@ package greet
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"net/netip"
@@ -170,5 +171,52 @@ func TestHostileBytes(t *testing.T) {
 	for _, n := range []int{0, HeadSize - 1, MaxMessage + 1, 65535} {
 		_, err := Length(head{}.append(nil, n))
 		require.Equal(t, ErrMalformed, err, n)
+	}
+}
+
+// A message that says its length, and is too short for what it has to have, is refused. One byte less than that is
+// too little, and no more is needed.
+func TestShortMessages(t *testing.T) {
+	short := func(b []byte, n int) []byte {
+		b = bytes.Clone(b[:n])
+		binary.LittleEndian.PutUint16(b[6:], uint16(n))
+		return b
+	}
+	hello := (&Hello{Transport: RDMA, Tenant: strings.Repeat("t", MaxName), Server: strings.Repeat("s", MaxServer), Address: at}).append(nil)
+	_, err := ReadHello(hello)
+	require.NoError(t, err)
+	said := answer(other, nil, strings.Repeat("s", MaxServer))
+	r, err := readAnswer(said)
+	require.NoError(t, err)
+	require.Len(t, r.text, MaxServer)
+	for n := HeadSize; n < len(hello); n++ {
+		_, err := ReadHello(short(hello, n))
+		require.Equal(t, ErrMalformed, err, n)
+	}
+	for n := HeadSize; n < len(said); n++ {
+		_, err := readAnswer(short(said, n))
+		require.Equal(t, ErrMalformed, err, n)
+		require.False(t, IsLater(short(said, n)))
+	}
+	_, err = readAnswer(answer(statuses, nil, ""))
+	require.Equal(t, ErrMalformed, err)
+	for _, n := range []int{HeadSize, MaxMessage} {
+		got, err := Length(head{}.append(nil, n))
+		require.NoError(t, err)
+		require.Equal(t, n, got)
+	}
+	none := &Hello{Transport: TCP}
+	got, err := ReadHello(none.append(nil))
+	require.NoError(t, err)
+	require.Equal(t, *none, got, "no names, and no address")
+}
+
+// What a server is called that has a longer name than fits is told in part.
+func TestLongNameOfAnotherServer(t *testing.T) {
+	s := NewServer(NewClient(Hello{Transport: TCP}, nil).Hello(), nil)
+	for _, n := range []int{MaxServer - 1, MaxServer, MaxServer + 1, 2 * MaxMessage} {
+		r, err := readAnswer(s.Last(&OtherError{"a", strings.Repeat("b", n)}))
+		require.NoError(t, err)
+		require.Equal(t, strings.Repeat("b", min(n, MaxServer)), r.text)
 	}
 }

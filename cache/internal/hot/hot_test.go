@@ -127,3 +127,36 @@ func TestNothingGetsHot(t *testing.T) {
 	top, _ := k.Top(10, nil)
 	require.Empty(t, top)
 }
+
+// The key with the fewest accesses makes room, wherever it is, and the one that comes is taken for it.
+func TestLeastMakesRoom(t *testing.T) {
+	for rare := range uint64(counters) {
+		var k Keys
+		for f := range uint64(counters) {
+			k.Access(f)
+			if f != rare {
+				k.Access(f)
+			}
+		}
+		k.Access(counters)
+		require.Contains(t, k.all[:], Count{Fingerprint: counters, Accesses: 2, Surplus: 1})
+		for _, c := range k.all {
+			require.NotEqual(t, rare, c.Fingerprint)
+		}
+	}
+}
+
+// The hottest key is first, in whichever order they came.
+func TestHottestIsFirst(t *testing.T) {
+	var k Keys
+	for f := range uint64(5) {
+		for range 10 * (f + 1) {
+			k.Access(f)
+		}
+	}
+	top, _ := k.Top(5, nil)
+	require.Len(t, top, 5)
+	for i, c := range top {
+		require.EqualValues(t, 4-i, c.Fingerprint)
+	}
+}

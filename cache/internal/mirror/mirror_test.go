@@ -460,6 +460,7 @@ func TestSample(t *testing.T) {
 		require.Equal(t, Hit, m.Weigh(&wire.Record{Version: 1}, nil, &e, 0))
 		if i%1000 == 999 {
 			m.Report(&r)
+			require.EqualValues(t, 1000, r.Hits)
 			for _, a := range r.Accesses {
 				told[a.Fingerprint]++
 			}
@@ -469,6 +470,30 @@ func TestSample(t *testing.T) {
 	for f, n := range told {
 		require.InDelta(t, 64_000/16/16, n, 125, f)
 	}
+}
+
+// A report has the number of all hits since the last one that had any, however many more than its sample there
+// were.
+func TestHitsAreReported(t *testing.T) {
+	m := started(Config{SampleEvery: 16})
+	e := entry(5, 1)
+	var r wire.Report
+	hit := func() { require.Equal(t, Hit, m.Weigh(&wire.Record{Version: 1}, nil, &e, 0)) }
+	reported := uint64(0)
+	for n := range uint64(100) {
+		hit()
+		if m.Report(&r); len(r.Accesses) > 0 {
+			reported += r.Hits
+			require.Equal(t, n+1, reported)
+		}
+	}
+	require.Positive(t, reported)
+	for range 10 * maxSample * 16 {
+		hit()
+	}
+	m.Report(&r)
+	require.Len(t, r.Accesses, maxSample)
+	require.EqualValues(t, 100+10*maxSample*16, reported+r.Hits)
 }
 
 // Of two entries the one goes that was not used.

@@ -50,6 +50,7 @@ func (m *Mirror) Told(clock uint64, now int64) {
 type sampler struct {
 	every uint64
 	state uint64
+	hits  uint64 // all since the last report
 	list  []wire.Access
 }
 
@@ -58,14 +59,18 @@ const maxSample = 256
 
 // hit notes one in every so many, at random: each n-th could be always the same key.
 func (s *sampler) hit(e *wire.Entry) {
+	s.hits++
 	s.state = s.state*6364136223846793005 + 1442695040888963407
 	if len(s.list) < maxSample && s.state>>33%s.every == 0 {
 		s.list = append(s.list, wire.Access{Fingerprint: e.Fingerprint, Version: e.Version})
 	}
 }
 
-// Report takes the sample of hits since the last one into r.
+// Report takes the sample of hits since the last one into r. If it is empty, nothing is taken.
 func (m *Mirror) Report(r *wire.Report) {
-	r.Epoch, r.Accesses = m.epoch, append(r.Accesses[:0], m.sample.list...)
-	m.sample.list = m.sample.list[:0]
+	s := &m.sample
+	r.Epoch, r.Hits, r.Accesses = m.epoch, s.hits, append(r.Accesses[:0], s.list...)
+	if len(s.list) > 0 {
+		s.hits, s.list = 0, s.list[:0]
+	}
 }

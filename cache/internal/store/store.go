@@ -112,7 +112,8 @@ type Stats struct {
 	Moved       uint64 // to make room for longer ones
 	Expired     uint64
 	Flushes     uint64
-	Reports     uint64 // READs that clients reported
+	Reports     uint64 // READs that clients reported: a sample
+	Reads       uint64 // hits by READ, as they reported
 	NoMemory    uint64
 	Cut         uint64 // clients
 	Table       int    // bytes
@@ -152,9 +153,6 @@ func (s *Store) Stats() Stats {
 	st.Table = wire.BucketSize << depth
 	return st
 }
-
-// Reads returns about how many hits clients have had by READ: they report a sample.
-func (s *Store) Reads() uint64 { return s.stats.Reports * sampleCalls }
 
 func (s *Store) pause() {
 	if s.between != nil {
@@ -335,6 +333,7 @@ func (s *Store) Reported(r *wire.Report) {
 	if r.Epoch != s.cfg.Epoch {
 		return
 	}
+	s.stats.Reads += r.Hits
 	for _, a := range r.Accesses {
 		s.found = s.table.Candidates(a.Fingerprint, s.found[:0])
 		for _, e := range s.found {

@@ -250,13 +250,14 @@ func TestStoreReports(t *testing.T) {
 	s := newStore(t, 8, Config{})
 	e := do(s, 0, set("hot", string(make([]byte, 1000)))).Entry
 	for i := range 1000 {
-		s.Reported(&wire.Report{Epoch: 7, Accesses: []wire.Access{{Fingerprint: e.Fingerprint, Version: e.Version}, {Fingerprint: e.Fingerprint, Version: 99999}}})
+		s.Reported(&wire.Report{Epoch: 7, Hits: 20, Accesses: []wire.Access{{Fingerprint: e.Fingerprint, Version: e.Version}, {Fingerprint: e.Fingerprint, Version: 99999}}})
 		do(s, 0, set(fmt.Sprint("k", i), string(make([]byte, 1000))))
 	}
 	require.Equal(t, uint64(1000), s.Stats().Reports)
 	require.Equal(t, wire.OK, do(s, 0, get("hot")).Status)
-	s.Reported(&wire.Report{Epoch: 6, Accesses: []wire.Access{{Fingerprint: e.Fingerprint, Version: e.Version}}})
+	s.Reported(&wire.Report{Epoch: 6, Hits: 20, Accesses: []wire.Access{{Fingerprint: e.Fingerprint, Version: e.Version}}})
 	require.Equal(t, uint64(1000), s.Stats().Reports)
+	require.Equal(t, uint64(20_000), s.Stats().Reads)
 }
 
 // A mirror that gets a snapshot while the table grows and changes has in the end what the

@@ -9,7 +9,6 @@ type Hello struct {
 	Frames   uint32         // SENDs that may be on their way to it before it takes them
 	Frame    uint32         // bytes that each of them may have
 	Beats    bool           // the client wants to hear from the server when there is nothing new, too
-	Part     bool           // of the map is all that the client keeps
 	Seal     [SealSize]byte // of all of this, and of the queue pair that says it; zeros without a key
 	Endpoint []byte
 }
@@ -21,12 +20,7 @@ const (
 	helloMagic  = 0xca4e0007 // the last digits are the version
 	helloFixed  = 24 + SealSize
 	maxEndpoint = 1024
-)
-
-// Bits of a hello.
-const (
-	helloBeats = 2 << iota
-	helloPart
+	helloBeats  = 2 // a bit
 )
 
 // AppendHello encodes it.
@@ -39,9 +33,6 @@ func AppendHello(dst []byte, h *Hello) []byte {
 	bits := uint32(0)
 	if h.Beats {
 		bits |= helloBeats
-	}
-	if h.Part {
-		bits |= helloPart
 	}
 	dst = le.AppendUint32(dst, bits)
 	dst = le.AppendUint32(dst, uint32(len(h.Endpoint)))
@@ -56,7 +47,7 @@ func ReadHello(src []byte) (Hello, error) {
 		return Hello{}, Short
 	}
 	bits, n := le.Uint32(src[16:]), le.Uint32(src[20:])
-	if le.Uint32(src) != helloMagic || bits&^(helloBeats|helloPart) != 0 || n > maxEndpoint || len(src) > helloFixed+int(n) {
+	if le.Uint32(src) != helloMagic || bits&^helloBeats != 0 || n > maxEndpoint || len(src) > helloFixed+int(n) {
 		return Hello{}, Malformed
 	}
 	if len(src) < helloFixed+int(n) {
@@ -64,7 +55,7 @@ func ReadHello(src []byte) (Hello, error) {
 	}
 	h := Hello{
 		Epoch: le.Uint32(src[4:]), Frames: le.Uint32(src[8:]), Frame: le.Uint32(src[12:]),
-		Beats: bits&helloBeats != 0, Part: bits&helloPart != 0, Endpoint: src[helloFixed:],
+		Beats: bits&helloBeats != 0, Endpoint: src[helloFixed:],
 	}
 	copy(h.Seal[:], src[24:])
 	return h, nil

@@ -270,13 +270,16 @@ type Access struct {
 // Report is a sample of what a client READ.
 type Report struct {
 	Epoch    uint32
+	Hits     uint64 // all that there were since the last report
 	Accesses []Access
 }
+
+const reportFixed = 8
 
 // AppendReport encodes a report.
 func AppendReport(dst []byte, r *Report) []byte {
 	start := len(dst)
-	dst = begin(dst, KindReport, r.Epoch)
+	dst = binary.LittleEndian.AppendUint64(begin(dst, KindReport, r.Epoch), r.Hits)
 	for _, a := range r.Accesses {
 		dst = binary.LittleEndian.AppendUint64(dst, a.Fingerprint)
 		dst = binary.LittleEndian.AppendUint64(dst, a.Version)
@@ -286,14 +289,15 @@ func AppendReport(dst []byte, r *Report) []byte {
 
 // Read decodes a report, into the list that r has room for.
 func (r *Report) Read(src []byte) error {
-	epoch, b, err := open(src, KindReport, 0)
+	epoch, b, err := open(src, KindReport, reportFixed)
 	if err != nil {
 		return err
 	}
+	hits, b := binary.LittleEndian.Uint64(b), b[reportFixed:]
 	if len(b)%16 != 0 || len(b)/16 > MaxEntries {
 		return Malformed
 	}
-	*r = Report{epoch, r.Accesses[:0]}
+	*r = Report{epoch, hits, r.Accesses[:0]}
 	for ; len(b) > 0; b = b[16:] {
 		r.Accesses = append(r.Accesses, Access{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])})
 	}

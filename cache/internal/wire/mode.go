@@ -7,6 +7,7 @@ const (
 	Advised  Mode = iota // as the server advises
 	Streamed             // in its own map: the server sends the entries, and then all changes
 	Probed               // in the server's table, by READs of buckets
+	Bounded              // in its own map, which has a part of the entries, and otherwise in the server's table
 	modes
 )
 

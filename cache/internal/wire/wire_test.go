@@ -158,10 +158,10 @@ func messages() map[string][]byte {
 		"chunk":   AppendChunk(nil, &Chunk{1, 2, 3, true, []Entry{e, e}}),
 		"deltas":  AppendDeltas(nil, &Deltas{1, 2, 3, []Delta{{ChangePut, 4, put}, {ChangeFlush, 5, Entry{Epoch: 1}}}}),
 		"horizon": AppendHorizon(nil, &Horizon{1, 3, 2}),
-		"report":  AppendReport(nil, &Report{1, []Access{{2, 3}}}),
+		"report":  AppendReport(nil, &Report{1, 4, []Access{{2, 3}}}),
 		"target":  AppendTarget(nil, &Target{1, 2, 3, []byte("address"), []byte("regions"), [SealSize]byte{4}}),
 		"bye":     AppendBye(nil, 1),
-		"mode":    AppendMode(nil, Probed),
+		"mode":    AppendMode(nil, Bounded),
 	}
 }
 

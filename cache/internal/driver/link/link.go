@@ -106,6 +106,7 @@ type Messages struct {
 	windows *Windows
 	frame   int // of the peer
 	stream  wire.Stream
+	kept    int // frames with data that have arrived, of which the peer is told when they are taken
 
 	posts  [posts]posted
 	mu     sync.Mutex // of flow
@@ -221,16 +222,17 @@ func (m *Messages) room(ctx context.Context) (int, error) {
 // Next waits for a message. It is good until the next call.
 func (m *Messages) Next(ctx context.Context) ([]byte, error) {
 	for {
+		if err := m.take(ctx); err != nil {
+			return nil, err
+		}
 		if b, err := m.stream.Next(); b != nil || err != nil {
 			return b, err
 		}
 		got, err := m.in.Receive(ctx, m.stream.Room(m.in.Size()))
-		if err == nil {
-			err = m.took(ctx, &got)
-		}
 		if err != nil {
 			return nil, err
 		}
+		m.arrived(&got)
 	}
 }
 
@@ -238,26 +240,45 @@ func (m *Messages) Next(ctx context.Context) ([]byte, error) {
 // messages, unless a part of one has come.
 func (m *Messages) Try(ctx context.Context) ([]byte, error) {
 	for {
+		if err := m.take(ctx); err != nil {
+			return nil, err
+		}
 		if b, err := m.stream.Next(); b != nil || err != nil {
 			return b, err
 		}
-		m.stream.Borrow(m.windows.buffer)
-		got, ok, err := m.in.TryReceive(m.stream.Room(m.in.Size()))
-		if !ok {
-			m.windows.keep(m.stream.Return())
-			return nil, err
-		}
-		if err := m.took(ctx, &got); err != nil {
+		if more, err := m.try(); !more {
 			return nil, err
 		}
 	}
 }
 
-// took handles a frame.
-func (m *Messages) took(ctx context.Context, got *verbs.Message) error {
+// Hear is for a reader that takes no messages for now, but sends, for which the peer must grant room: it takes
+// what the peer says of that, without waiting. Messages stay for Next or Try, and until then the peer is granted no
+// room for more of them.
+func (m *Messages) Hear() error {
+	for {
+		if more, err := m.try(); !more {
+			return err
+		}
+	}
+}
+
+// try receives a frame if there is one.
+func (m *Messages) try() (ok bool, err error) {
+	m.stream.Borrow(m.windows.buffer)
+	got, ok, err := m.in.TryReceive(m.stream.Room(m.in.Size()))
+	if ok {
+		m.arrived(&got)
+	} else {
+		m.windows.keep(m.stream.Return())
+	}
+	return ok, err
+}
+
+// arrived handles a frame.
+func (m *Messages) arrived(got *verbs.Message) {
 	m.mu.Lock()
 	news := got.HasImm && m.flow.Heard(got.Imm)
-	due := got.Len > 0 && m.flow.Took()
 	m.mu.Unlock()
 	if news {
 		select {
@@ -265,7 +286,22 @@ func (m *Messages) took(ctx context.Context, got *verbs.Message) error {
 		default:
 		}
 	}
-	m.stream.Arrived(got.Len)
+	if m.stream.Arrived(got.Len); got.Len > 0 {
+		m.kept++
+	}
+}
+
+// take takes the frames that are kept, and tells the peer if it has to hear of that now.
+func (m *Messages) take(ctx context.Context) error {
+	if m.kept == 0 {
+		return nil
+	}
+	due := false
+	m.mu.Lock()
+	for ; m.kept > 0; m.kept-- {
+		due = m.flow.Took()
+	}
+	m.mu.Unlock()
 	if due {
 		return m.out.Do(ctx, verbs.SendImmWR(m.say()))
 	}
