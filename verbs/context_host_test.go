@@ -209,7 +209,10 @@ func TestMaskedInFlight(t *testing.T) {
 		require.NoError(t, err)
 		m, err := NewMasked(r, mr, 0, MaskedConfig{})
 		require.NoError(t, err)
-		or := func(ctx context.Context, _ *Requester) error { _, err := m.CmpSwap(ctx, wordAt, MaskedCmpSwap{Swap: 1, SwapMask: 1}); return err }
+		or := func(ctx context.Context, _ *Requester) error {
+			_, err := m.CmpSwap(ctx, wordAt, MaskedCmpSwap{Swap: 1, SwapMask: 1})
+			return err
+		}
 		first := leave(t, r, "the first", or)
 		short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
