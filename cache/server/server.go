@@ -365,7 +365,7 @@ func (s *Server) Serve(ctx context.Context) error {
 
 // ended logs why a client has ended.
 func (s *Server) ended(who net.Addr, err error) {
-	s.cfg.Logger.Info("cache: client", "address", who.String(), "error", err)
+	s.cfg.Logger.Info("cache: a client has ended", "address", who.String(), "error", err)
 }
 
 // Close cuts off all clients and frees everything. Closing twice is not an error.

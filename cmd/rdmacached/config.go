@@ -149,7 +149,7 @@ func (c *config) server(log *slog.Logger) (s server.Config, err error) {
 	var key []byte
 	if c.Key != "" {
 		if key, err = readKey(c.Key); err == nil && len(key) == 0 {
-			err = fmt.Errorf("%s: no key: that would let everybody in", c.Key)
+			err = fmt.Errorf("key: %s: no key: that would admit every client", c.Key)
 		}
 	}
 	return server.Config{
@@ -171,6 +171,9 @@ func (c *config) check(log *slog.Logger) error {
 	for _, name := range slices.Sorted(maps.Keys(c.Tenants)) {
 		t, kerr := c.tenant(name, log)
 		if kerr == nil {
+			kerr = notRevoked(t.Key)
+		}
+		if kerr == nil {
 			kerr = errors.Join(t.Check(), t.CheckHost())
 		}
 		all.Memory += t.Memory
@@ -190,17 +193,17 @@ func (c *config) gateway() (gateway.Config, error) {
 	if c.Gateway.Certificate != "" {
 		cert, err := tls.LoadX509KeyPair(c.Gateway.Certificate, c.Gateway.Key)
 		if err != nil {
-			return g, err
+			return g, fmt.Errorf("gateway.certificate and gateway.key: %w", err)
 		}
 		g.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
 	}
 	if c.Gateway.Users != "" {
 		b, err := os.ReadFile(c.Gateway.Users)
 		if err != nil {
-			return g, err
+			return g, fmt.Errorf("gateway.users: %w", err)
 		}
 		if g.Users, err = users(b); err != nil {
-			return g, fmt.Errorf("%s: %w", c.Gateway.Users, err)
+			return g, fmt.Errorf("gateway.users: %s: %w", c.Gateway.Users, err)
 		}
 	}
 	return g, nil

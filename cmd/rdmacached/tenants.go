@@ -59,7 +59,7 @@ func (c *config) checkTenants() error {
 	case c.Key != "" || c.Snapshot != "" || c.Clients != 0:
 		return at("tenants", errors.New(`with "tenants" each has its own "key", "snapshot" and "clients"`))
 	case c.Gateway.Listen != "" && !known:
-		return at("gateway", errors.New(`"tenant" of the gateway is none of "tenants"`))
+		return at("gateway", errors.New(`"tenant" of the gateway is none of "tenants": the gateway serves the records of one`))
 	}
 	return nil
 }
@@ -67,7 +67,10 @@ func (c *config) checkTenants() error {
 // readKey reads a key's file. Space around the key is none of it.
 func readKey(path string) ([]byte, error) {
 	b, err := os.ReadFile(path)
-	return bytes.TrimSpace(b), err
+	if err != nil {
+		return nil, fmt.Errorf("key: %w", err)
+	}
+	return bytes.TrimSpace(b), nil
 }
 
 // tenant returns the configuration of one for package server.
@@ -113,8 +116,11 @@ func (d *service) listen(ctx context.Context) (err error) {
 	var list []server.Tenant
 	for _, name := range slices.Sorted(maps.Keys(c.Tenants)) {
 		t, err := c.tenant(name, d.log)
+		if err == nil {
+			err = notRevoked(t.Key)
+		}
 		if err != nil {
-			return err
+			return fmt.Errorf("tenant %q: %w", name, err)
 		}
 		list = append(list, t)
 	}
@@ -140,6 +146,14 @@ func (d *service) each(f func(tenant string, s *server.Server)) {
 
 // revoked is what the file of a revoked tenant has in place of a key. It is too short for one.
 const revoked = "revoked"
+
+// notRevoked returns why a tenant with this key cannot be there when the daemon starts.
+func notRevoked(key []byte) error {
+	if string(key) == revoked {
+		return errors.New("it is revoked: take it out of the configuration, or give it a new key")
+	}
+	return nil
+}
 
 // rekey reads the tenants' keys again. A file that is missing or is no key changes nothing: it may be
 // about to be replaced. A tenant that was revoked comes back with another key, and without its records.
