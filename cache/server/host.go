@@ -45,6 +45,10 @@ func checkSnapshot(path string) error {
 		_ = f.Close()
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".check-*")
+	var failed *fs.PathError
+	if errors.As(err, &failed) { // its path is that of the file for the trial
+		return fmt.Errorf("no file can be created in %s: %w", filepath.Dir(path), failed.Err)
+	}
 	if err != nil {
 		return err
 	}

@@ -388,7 +388,7 @@ func (s *Server) SetKey(key []byte) error {
 
 // ended logs why a client has ended.
 func (s *Server) ended(who net.Addr, err error) {
-	s.cfg.Logger.Info("cache: client", "address", who.String(), "error", err)
+	s.cfg.Logger.Info("cache: a client has ended", "address", who.String(), "error", err)
 }
 
 // Close cuts off all clients and frees everything. Closing twice is not an error.

@@ -191,17 +191,17 @@ func (c *config) gateway() (gateway.Config, error) {
 	if c.Gateway.Certificate != "" {
 		cert, err := tls.LoadX509KeyPair(c.Gateway.Certificate, c.Gateway.Key)
 		if err != nil {
-			return g, err
+			return g, fmt.Errorf("gateway.certificate and gateway.key: %w", err)
 		}
 		g.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
 	}
 	if c.Gateway.Users != "" {
 		b, err := os.ReadFile(c.Gateway.Users)
 		if err != nil {
-			return g, err
+			return g, fmt.Errorf("gateway.users: %w", err)
 		}
 		if g.Users, err = users(b); err != nil {
-			return g, fmt.Errorf("%s: %w", c.Gateway.Users, err)
+			return g, fmt.Errorf("gateway.users: %s: %w", c.Gateway.Users, err)
 		}
 	}
 	return g, nil

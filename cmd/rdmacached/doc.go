@@ -1,8 +1,11 @@
 // Command rdmacached is the server of a cache. It serves records to RDMA clients (package
-// cache), and to programs that speak memcached's protocol over TCP.
+// cache), and to programs that speak memcached's text and meta protocol over TCP.
 //
 //	rdmacached -config /etc/rdmacached.json
 //	rdmacached -config /etc/rdmacached.json -check   # is the file right, for this host?
+//
+// With -check it looks at the files that the configuration names, at the host's memory and
+// at the snapshot's folder. It does not open the device or the addresses.
 //
 // Everything in the configuration except "listen" is optional:
 //
@@ -30,17 +33,22 @@
 //		"log": "info"
 //	}
 //
-// The device is that of the address to listen on.
+// The device is by default that of the address in "listen"; without one the daemon does not
+// start.
 //
 //   - "names" are the server's addresses as clients write them in their lists, beside the
 //     IP address. A client that has written another one is refused: its name leads to the
 //     wrong server. Without names, clients are refused that come through a relay or
 //     another translation of the address.
+//   - "memory" is for records, by default 64 MiB. The map needs 56 to 112 bytes more for each
+//     record. "huge_pages" is "no" (the default), "yes" or "if there are any".
 //   - "max_value" is the longest value, at most 64 MiB. By default a record of header, key
 //     and value has 2 MiB at most, or a quarter of "memory" if that is less.
 //   - "key" is a file. RDMA clients have to prove that they have its content, without
 //     surrounding space: at least 16 bytes. Without a key every client is admitted.
-//   - "clients" is how many clients there may be at a time.
+//   - "snapshot" is a file that the daemon writes when it ends, in a folder that must exist.
+//   - "clients" is how many RDMA clients there may be at a time, by default any number. It
+//     applies only with a key.
 //   - "dc" has a target through which clients READ that have no queue pair here;
 //     "responders" is how many of their contexts may do so at a time. By default there is
 //     none.
@@ -50,12 +58,12 @@
 //   - "metrics" is the address of Prometheus's /metrics, of /healthz, and of /status,
 //     which rdmactl cache shows.
 //
-// Logs go to standard error.
+// Logs go to standard error; "log" is "debug", "info", "warn" or "error".
 //
 // # Tenants
 //
-// Instead of "key", "snapshot" and "clients" there can be tenants, which share nothing but
-// the address. "dc" applies to each of them, unless a tenant has its own:
+// Instead of "key", "snapshot" and "clients" there can be tenants, each with records of its
+// own. "memory", "max_value" and "dc" apply to each of them, unless a tenant has its own:
 //
 //	"tenants": {
 //		"shop": {
@@ -79,7 +87,7 @@
 // the next start finds. With a key in the file the tenant comes back at the next SIGHUP.
 //
 // SIGHUP also has the gateway's files read again, for later connections. An error in them
-// is logged and changes nothing.
+// is logged and changes nothing. Everything else is read only at the start.
 //
 // SIGTERM and SIGINT shut the daemon down in order. The gateway takes no more
 // connections, and carries out the commands that have arrived, for at most ten seconds.
@@ -90,8 +98,8 @@
 // A snapshot is loaded only once, so after a crash the cache is empty. It is also empty
 // if the snapshot is damaged or has another format, which is logged as an error; that file
 // stays beside the configured one, with the ending .taken, or .taken.1 and so on. The daemon
-// does not start, and -check fails, if the snapshot could not be written. Do not restore old snapshots: their values
-// may have changed since.
+// does not start, and -check fails, if the snapshot could not be written. Do not restore old
+// snapshots: their values may have changed since.
 //
 // # A proxy
 //
@@ -101,7 +109,8 @@
 // socket or an address (by default 127.0.0.1:11211), and is itself an RDMA client of a
 // server. Hits of get, gets and bget are READs; everything else is a call, a message to
 // the server. A command that takes longer than -timeout (by default a second) and an
-// eighth of it ends with SERVER_ERROR. The proxy reconnects to a server that comes back.
+// eighth of it ends with SERVER_ERROR. The proxy reconnects to a server that comes back,
+// but it does not start without one.
 //
 //   - -from is the address of this host to connect from.
 //   - -tenant and -key (a file) authenticate the proxy to the server.

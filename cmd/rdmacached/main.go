@@ -35,7 +35,7 @@ func main() {
 		return
 	}
 	path := flag.String("config", "", "the configuration `file`")
-	check := flag.Bool("check", false, "only look whether the configuration is right")
+	check := flag.Bool("check", false, "check the configuration and the files that it names, without the device, and end")
 	flag.Parse()
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
@@ -51,7 +51,7 @@ func end(err error) {
 
 func start(ctx context.Context, path string, check bool, hup <-chan os.Signal) error {
 	if path == "" || flag.NArg() > 0 {
-		return errors.New("usage: rdmacached -config file [-check]")
+		return errors.New("usage: rdmacached -config file [-check], or rdmacached proxy -server address (rdmacached proxy -h has its flags)")
 	}
 	c, err := readConfig(path)
 	if err != nil {
@@ -99,6 +99,9 @@ func run(ctx context.Context, c *config, log *slog.Logger, hup <-chan os.Signal,
 			log.Info("stopped before it served", "error", err)
 			return nil
 		}
+		if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "listen" {
+			return fmt.Errorf("listen: %w", err)
+		}
 		return err
 	}
 	defer func() { err = errors.Join(err, d.end()) }()
@@ -112,12 +115,12 @@ func run(ctx context.Context, c *config, log *slog.Logger, hup <-chan os.Signal,
 			return err
 		}
 		if d.door, err = net.Listen("tcp", c.Gateway.Listen); err != nil {
-			return err
+			return fmt.Errorf("gateway.listen: %w", err)
 		}
 	}
 	if c.Metrics != "" {
 		if d.metrics, err = net.Listen("tcp", c.Metrics); err != nil {
-			return err
+			return fmt.Errorf("metrics: %w", err)
 		}
 	}
 	if started != nil {

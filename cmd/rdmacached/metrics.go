@@ -35,17 +35,17 @@ var metrics = []prom.Metric[server.Stats]{
 	gauge("rdma_clients", "RDMA clients that are connected.", func(s *server.Stats) float64 { return float64(s.Clients) }),
 	gauge("tcp_clients", "Clients that are connected by TCP, since they have no RDMA.", func(s *server.Stats) float64 { return float64(s.Streams) }),
 	gauge("epoch", "The number of this life of the server.", func(s *server.Stats) float64 { return float64(s.Epoch) }),
-	counter("calls_get", "Gets by call: hits of RDMA clients are none.", func(s *server.Stats) float64 { return float64(s.Gets) }),
+	counter("calls_get", "Gets by call. Hits of RDMA clients are READs, which do not count.", func(s *server.Stats) float64 { return float64(s.Gets) }),
 	counter("calls_get_hits", "Gets by call that found a record.", func(s *server.Stats) float64 { return float64(s.Hits) }),
 	counter("calls_store", "Calls that store a record.", func(s *server.Stats) float64 { return float64(s.Sets) }),
-	counter("reads_reported", "READs that clients told of: a sample.", func(s *server.Stats) float64 { return float64(s.Reported) }),
+	counter("reads_reported", "READs that clients reported: a sample.", func(s *server.Stats) float64 { return float64(s.Reported) }),
 	counter("evicted", "Records that were evicted.", func(s *server.Stats) float64 { return float64(s.Evicted) }),
 	gauge("evicted_idle_seconds", "Time since the last access to the record that was evicted last.", func(s *server.Stats) float64 { return s.EvictedIdle.Seconds() }),
 	counter("moved", "Records that were moved to make room for longer ones.", func(s *server.Stats) float64 { return float64(s.Moved) }),
 	counter("expired", "Records that expired.", func(s *server.Stats) float64 { return float64(s.Expired) }),
 	counter("flushes", "Times that everything was removed.", func(s *server.Stats) float64 { return float64(s.Flushes) }),
 	counter("refused_memory", "Changes that were refused since all memory was in use or in quarantine.", func(s *server.Stats) float64 { return float64(s.NoMemory) }),
-	counter("clients_cut", "RDMA clients that were cut off since they did not say how far they are.", func(s *server.Stats) float64 { return float64(s.Cut) }),
+	counter("clients_cut", "RDMA clients that were cut off because they did not leave freed memory within the lease.", func(s *server.Stats) float64 { return float64(s.Cut) }),
 	gauge("dc_clients", "RDMA clients that READ through the dynamically connected target.", func(s *server.Stats) float64 { return float64(s.DC.Clients) }),
 	gauge("dc_clients_gone", "Clients that are not connected any more, and may READ through that target.", func(s *server.Stats) float64 { return float64(s.DC.Gone) }),
 	gauge("dc_attached", "Contexts of clients' initiators that are attached to that target, if it is not the device's own.", func(s *server.Stats) float64 { return float64(s.DC.Attached) }),
@@ -54,12 +54,12 @@ var metrics = []prom.Metric[server.Stats]{
 
 var gatewayMetrics = []prom.Metric[gateway.Stats]{
 	gauge("connections", "Connections that speak memcached's protocol.", func(s *gateway.Stats) float64 { return float64(s.Connections) }),
-	counter("connections_accepted", "Connections since the beginning, those that were one too many included.", func(s *gateway.Stats) float64 { return float64(s.Total) }),
-	counter("connections_rejected", "Connections that were one too many.", func(s *gateway.Stats) float64 { return float64(s.Rejected) }),
-	counter("gets", "Keys, by commands that answer values.", func(s *gateway.Stats) float64 { return float64(s.Gets) }),
-	counter("get_hits", "Those of them that have a record.", func(s *gateway.Stats) float64 { return float64(s.Hits) }),
+	counter("connections_accepted", "Connections since the start, with the rejected ones.", func(s *gateway.Stats) float64 { return float64(s.Total) }),
+	counter("connections_rejected", "Connections above the limit, which were closed.", func(s *gateway.Stats) float64 { return float64(s.Rejected) }),
+	counter("gets", "Keys that get commands asked for.", func(s *gateway.Stats) float64 { return float64(s.Gets) }),
+	counter("get_hits", "Keys that get commands asked for and that had a record.", func(s *gateway.Stats) float64 { return float64(s.Hits) }),
 	counter("password_errors", "Passwords that were wrong.", func(s *gateway.Stats) float64 { return float64(s.AuthErrors) }),
-	counter("binary_refused", "Clients of the binary protocol.", func(s *gateway.Stats) float64 { return float64(s.Binary) }),
+	counter("binary_refused", "Connections that used the binary protocol, which is refused.", func(s *gateway.Stats) float64 { return float64(s.Binary) }),
 	counter("connections_idle", "Connections that were closed since they were silent for too long.", func(s *gateway.Stats) float64 { return float64(s.IdleKicks) }),
 }
 
@@ -92,7 +92,7 @@ var distributions = []prom.Metric[server.Stats]{
 
 // refused are the metrics of the address that RDMA clients connect to.
 var refused = []prom.Metric[server.Refused]{
-	prom.Counters("connections_refused", "Connections that did not become clients: with another key, of a tenant that is full, silent, in place of which there is a newer one, or others.",
+	prom.Counters("connections_refused", "Connections that did not become clients. denied: another key or tenant; full: the tenant has all its clients; silent: no greeting in time; crowded: a newer one took the place.",
 		[]string{"cause"}, func(r *server.Refused, put prom.Put) {
 			put(float64(r.Denied), "denied")
 			put(float64(r.Full), "full")

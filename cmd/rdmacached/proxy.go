@@ -52,7 +52,7 @@ func parseProxy(args []string, out io.Writer) (c proxyConfig, err error) {
 	fs.StringVar(&c.metrics, "metrics", "", "the `address` for Prometheus's /metrics, and /healthz")
 	fs.Var(&c.mapSize, "map", "how many `bytes` the map may take, such as 64MiB (default as the server advises)")
 	fs.Var(&c.maxItem, "max", "how many `bytes` an item may have, as memcached counts them (default 1MiB)")
-	fs.BoolVar(&c.rdma, "rdma", false, "do without a server that cannot be reached by RDMA")
+	fs.BoolVar(&c.rdma, "rdma", false, "connect by RDMA only, never by TCP")
 	switch err := fs.Parse(args); {
 	case err != nil:
 		return c, err

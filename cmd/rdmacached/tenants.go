@@ -60,7 +60,7 @@ func (c *config) checkTenants() error {
 	case c.Key != "" || c.Snapshot != "" || c.Clients != 0:
 		return at("tenants", errors.New(`with "tenants" each has its own "key", "snapshot" and "clients"`))
 	case c.Gateway.Listen != "" && !known:
-		return at("gateway", errors.New(`"tenant" of the gateway is none of "tenants"`))
+		return at("gateway", errors.New(`"tenant" of the gateway is none of "tenants": the gateway serves the records of one`))
 	}
 	return nil
 }
@@ -70,9 +70,12 @@ func readKey(path string) ([]byte, error) {
 	b, err := os.ReadFile(path)
 	b = bytes.TrimSpace(b)
 	if err == nil && len(b) == 0 {
-		err = fmt.Errorf("%s: no key: that would let everybody in", path)
+		err = fmt.Errorf("%s: no key: that would admit every client", path)
 	}
-	return b, err
+	if err != nil {
+		return nil, fmt.Errorf("key: %w", err)
+	}
+	return b, nil
 }
 
 // tenant returns the configuration of one for package server.
@@ -127,7 +130,7 @@ func (d *service) listen(ctx context.Context) (err error) {
 			list = append(list, t)
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("tenant %q: %w", name, err)
 		}
 	}
 	if d.tenants, err = server.ListenTenants(ctx, c.Listen, list, d.log); err != nil {

@@ -64,7 +64,7 @@ func cacheStatus(ctx context.Context, at string) (s cachestatus.Status, err erro
 	}
 	defer a.Body.Close()
 	if a.StatusCode != http.StatusOK {
-		return s, fmt.Errorf("%s: %q: is this where rdmacached has its metrics?", at, a.Status)
+		return s, fmt.Errorf("%s: %q: no status: rdmacached has it at its address for metrics, and a proxy has none", at, a.Status)
 	}
 	b, err := io.ReadAll(io.LimitReader(a.Body, maxStatus+1))
 	switch {
