@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/wire"
@@ -44,6 +45,7 @@ type conn struct {
 	key    []byte
 	data   []byte // of a request
 	value  []byte // of a reply
+	long   bool   // the last value was long
 	q      Request
 	flags  flags
 }
@@ -101,10 +103,30 @@ func (c *conn) trim() {
 		c.tokens = nil
 	}
 	if cap(c.data) > keep {
+		recycle(c.data)
 		c.data = nil
 	}
 	if cap(c.value) > keep {
+		recycle(c.value)
 		c.value = nil
+	}
+}
+
+// spare has memory for long values. Connections share it, and none keeps any.
+var spare sync.Pool
+
+// borrow returns spare memory, or nil if there is none.
+func borrow() []byte {
+	if b, ok := spare.Get().(*[]byte); ok {
+		return *b
+	}
+	return nil
+}
+
+// recycle makes memory spare that its connection uses no more.
+func recycle(b []byte) {
+	if cap(b) <= 2*room {
+		spare.Put(&b)
 	}
 }
 
@@ -178,6 +200,9 @@ func (c *conn) readLine() (string, error) {
 // readData reads a data block and the end of its line.
 func (c *conn) readData(n int) (ok bool, err error) {
 	c.alive()
+	if n > keep && cap(c.data) <= keep {
+		c.data = borrow()
+	}
 	c.data = c.data[:0]
 	for at := 0; at < n+2; at = len(c.data) {
 		more := min(n+2-at, room)
@@ -312,11 +337,15 @@ func (c *conn) do(q *Request) Reply {
 
 // ask asks the store. After an error the reply is empty, which failure makes a server error.
 func (c *conn) ask(q *Request) Reply {
+	if c.long && c.value == nil && q.Op == wire.OpGet {
+		c.value = borrow()
+	}
 	q.Into = c.value[:0]
 	a, err := c.s.cfg.Store.Do(c.s.ctx, q)
 	if err != nil {
 		return Reply{}
 	}
+	c.long = len(a.Value) > keep
 	if cap(a.Value) > cap(c.value) {
 		c.value = a.Value
 	}
