@@ -40,7 +40,7 @@ type Config struct {
 	// It does not close with the clients; close it after them, or they go on without it.
 	DC *dc.Initiator
 	// Tenant and Key authenticate the client to the server, which has to prove the same
-	// key. The key does not cross the wire. Without one the server must admit clients
+	// key. The key does not cross the wire. With nil the server must admit clients
 	// without a key. rdmacached takes the content of its key file without surrounding
 	// space; so must a program that reads the same file ([bytes.TrimSpace]).
 	Tenant string

@@ -15,7 +15,7 @@ import (
 func (c Config) CheckHost() error {
 	c.defaults()
 	if all := hostMemory(); all > 0 && uint64(c.Memory) > all {
-		return fmt.Errorf("cache: memory of %d bytes: this host has %d", c.Memory, all)
+		return fmt.Errorf("cache: memory of %.1f GiB: this host has %.1f GiB", float64(c.Memory)/(1<<30), float64(all)/(1<<30))
 	}
 	if c.Snapshot == "" {
 		return nil

@@ -87,7 +87,7 @@
 // the next start finds. With a key in the file the tenant comes back at the next SIGHUP.
 //
 // SIGHUP also has the gateway's files read again, for later connections. An error in them
-// is logged and changes nothing. Everything else is read only at the start.
+// is logged and changes nothing. The configuration itself is read only at the start.
 //
 // SIGTERM and SIGINT shut the daemon down in order. The gateway takes no more
 // connections, and carries out the commands that have arrived, for at most ten seconds.

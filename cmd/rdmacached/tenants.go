@@ -68,12 +68,11 @@ func (c *config) checkTenants() error {
 // readKey reads a key's file. Space around the key is none of it.
 func readKey(path string) ([]byte, error) {
 	b, err := os.ReadFile(path)
-	b = bytes.TrimSpace(b)
-	if err == nil && len(b) == 0 {
-		err = fmt.Errorf("%s: no key: that would admit every client", path)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("key: %w", err)
+	}
+	if b = bytes.TrimSpace(b); len(b) == 0 {
+		return nil, fmt.Errorf("key: %s: no key: that would admit every client", path)
 	}
 	return b, nil
 }
