@@ -181,6 +181,21 @@ func TestReserve(t *testing.T) {
 	require.GreaterOrEqual(t, int(a.to-a.from), unitsOf(longest), "a longer one")
 }
 
+// The range is as long as it has to be, in whichever region there is one: also if that is all of a region, or if the
+// end of a region, which is shorter, has fewer live bytes.
+func TestReservedRangeIsLongEnough(t *testing.T) {
+	for _, regions := range [][]int{{longest}, {wire.SlotUnit, longest}, {4096, wire.SlotUnit, 3 * longest}, {5*longest + 37*wire.SlotUnit}} {
+		a := newArena(t, regions...)
+		for ok := true; ok; {
+			_, ok = a.Alloc(wire.SlotUnit)
+		}
+		_, ok := a.Reserve(longest, 0, nil)
+		require.True(t, ok, regions)
+		require.GreaterOrEqual(t, int(a.to-a.from), unitsOf(longest), regions)
+		require.Equal(t, a.from.region(), (a.to - 1).region(), regions)
+	}
+}
+
 // The bytes that 1 KiB values take, each with a header and a key of 20 bytes.
 func TestOverhead(t *testing.T) {
 	a := newArena(t, 16<<20)

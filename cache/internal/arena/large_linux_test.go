@@ -1,6 +1,8 @@
 package arena
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -47,4 +49,12 @@ func TestMemoryAbove4GiB(t *testing.T) {
 			require.Equal(t, []byte{byte(p.Region() + 1), byte(p.Region() + 101)}, []byte{b[0], b[len(b)-1]})
 		}
 	}
+	for _, p := range slices.Sorted(maps.Keys(seen)) {
+		a.Free(p, 1)
+	}
+	a.Release(1)
+	for i := range a.regions { // which are neighbours by their units' numbers
+		require.Equal(t, wire.MaxRegion/wire.SlotUnit, a.size(unit(i)<<unitBits))
+	}
+	require.Zero(t, a.Stats().Limbo)
 }
