@@ -128,7 +128,7 @@ func (s *session) release(b *buffer) {
 // held; it is released meanwhile.
 func (s *session) register(class int) (*buffer, error) {
 	size := sizeOf(class)
-	n := size * max(s.leastSlab()/size, 1)
+	n := size * max(s.minSlab()/size, 1)
 	s.count(class, n, 1)
 	idle := s.detach(func(class int, _ *slab) bool { return s.registered > longBytes && s.surplus(class) })
 	s.mu.Unlock()
@@ -148,8 +148,8 @@ func (s *session) register(class int) (*buffer, error) {
 	return &buffer{slab: l, class: class}, nil
 }
 
-// leastSlab returns how many bytes are registered for short buffers.
-func (s *session) leastSlab() int {
+// minSlab returns how many bytes are registered for short buffers.
+func (s *session) minSlab() int {
 	if s.through != nil {
 		return throughSlab
 	}

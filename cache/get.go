@@ -126,7 +126,7 @@ func (s *session) tryAll(ctx context.Context, found []wire.Entry, key, dst []byt
 // into the map. mu must be held; it is released during READs.
 func (s *session) follow(ctx context.Context, e *wire.Entry, key, dst []byte, grow bool) (it Item, v mirror.Verdict, err error) {
 	v = forwarded
-	for range mostForwards {
+	for range maxForwards {
 		s.c.count.refused.Add(1)
 		since := s.m.Applied()
 		if it, v, err = s.try(ctx, e, key, dst, grow); v == mirror.Hit && err == nil {
@@ -196,9 +196,9 @@ const (
 	forwarded = mirror.Verdict(253)
 )
 
-// mostForwards is how many tombstones are followed, from one to the next, before the bucket is READ, which
+// maxForwards is how many tombstones are followed, from one to the next, before the bucket is READ, which
 // has the last record.
-const mostForwards = 2
+const maxForwards = 2
 
 // into copies a value to dst, or, if it may grow and has no room, to new memory. Without that a value
 // that does not fit is returned for its length alone, see [shortened].

@@ -316,7 +316,7 @@ func (s *session) came(p *planned, keys [][]byte, into []Result, now int64) (mor
 	if s.weigh(&p.record, p.err, &p.entry, now, p.mark) != mirror.Hit {
 		n.refused.Add(1)
 		into[p.key].Item = Item{Value: into[p.key].Value[:0]}
-		if p.err == wire.Dead && p.led < mostForwards {
+		if p.err == wire.Dead && p.led < maxForwards {
 			if next, ok := wire.Forwarded(p.b.bytes(p.size()), &p.entry); ok {
 				p.entry, p.since, p.led = next, s.m.Applied(), p.led+1
 				return s.readable(&p.entry)

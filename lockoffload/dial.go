@@ -56,8 +56,8 @@ func Dial(ctx context.Context, pd *verbs.PD, address string, cfg DialConfig) (*C
 }
 
 func newDialer(pd *verbs.PD, address string, cfg DialConfig) (*dialer, error) {
-	if pd == nil || len(cfg.Key) < leastKey {
-		return nil, fmt.Errorf("lockoffload: dial %s: a PD, and a key of %d bytes at least, are needed: %w", address, leastKey, ErrConfig)
+	if pd == nil || len(cfg.Key) < minKey {
+		return nil, fmt.Errorf("lockoffload: dial %s: a PD, and a key of %d bytes at least, are needed: %w", address, minKey, ErrConfig)
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, discard)
 	return &dialer{pd: pd, address: address, cfg: cfg}, nil

@@ -72,16 +72,16 @@ func (in *SessionInfo) UnmarshalBinary(b []byte) error {
 	return nil
 }
 
-// leastLease is the shortest lease: heartbeats come three times in one, and the target
+// minLease is the shortest lease: heartbeats come three times in one, and the target
 // looks for them eight times.
-const leastLease = time.Millisecond
+const minLease = time.Millisecond
 
 func (in SessionInfo) check() error {
 	l := in.Layout.withDefaults()
 	if err := l.check(); err != nil {
 		return err
 	}
-	if in.Owner == 0 || int(in.Owner) > l.Clients || in.Lease != 0 && in.Lease < leastLease || in.Region.Length < uint64(l.Bytes()) {
+	if in.Owner == 0 || int(in.Owner) > l.Clients || in.Lease != 0 && in.Lease < minLease || in.Region.Length < uint64(l.Bytes()) {
 		return fmt.Errorf("lockoffload: invite of owner %d of %d, lease %v, region of %d bytes: %w", in.Owner, l.Clients, in.Lease, in.Region.Length, ErrConfig)
 	}
 	return nil

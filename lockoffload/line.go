@@ -32,15 +32,15 @@ type line struct {
 	onBreak func() // called once, before any call returns the error
 }
 
-// leastWRs is room for the longest list.
-const leastWRs = 16
+// minWRs is room for the longest list.
+const minWRs = 16
 
 func newLine(qp *verbs.QP, cq *verbs.CQ, remote verbs.Region, onBreak func()) (*line, error) {
 	if qp.SendCQ() != cq {
 		return nil, fmt.Errorf("lockoffload: sends of queue pair %#x complete in another queue than that: %w", qp.Num(), ErrConfig)
 	}
-	if qp.MaxSendWR() < leastWRs {
-		return nil, fmt.Errorf("lockoffload: queue pair with %d send requests, %d are needed: %w", qp.MaxSendWR(), leastWRs, ErrConfig)
+	if qp.MaxSendWR() < minWRs {
+		return nil, fmt.Errorf("lockoffload: queue pair with %d send requests, %d are needed: %w", qp.MaxSendWR(), minWRs, ErrConfig)
 	}
 	r, err := verbs.NewRequester(qp, verbs.RequesterConfig{})
 	if err != nil {

@@ -34,11 +34,11 @@ type ListenConfig struct {
 	Logger  *slog.Logger // nil is silent
 }
 
-// leastKey is the length of the shortest key, in bytes.
-const leastKey = 16
+// minKey is the length of the shortest key, in bytes.
+const minKey = 16
 
-// mostDialed is the number of chains that fit into the queue pairs of clients that dial.
-const mostDialed = 32
+// maxDialed is the number of chains that fit into the queue pairs of clients that dial.
+const maxDialed = 32
 
 // Listener is a target: a region, its server and its agent, and an address at which
 // clients find them, see [Dial]. Its methods are safe for concurrent use.
@@ -85,11 +85,11 @@ func Listen(pd *verbs.PD, address string, cfg ListenConfig) (*Listener, error) {
 // NewListener is Listen with connections from tcp, which may be TLS, for instance. Unless
 // it returns an error, the Listener closes tcp.
 func NewListener(pd *verbs.PD, tcp net.Listener, cfg ListenConfig) (l *Listener, err error) {
-	if pd == nil || tcp == nil || len(cfg.Key) < leastKey {
-		return nil, fmt.Errorf("lockoffload: listen: a PD, and a key of %d bytes at least, are needed: %w", leastKey, ErrConfig)
+	if pd == nil || tcp == nil || len(cfg.Key) < minKey {
+		return nil, fmt.Errorf("lockoffload: listen: a PD, and a key of %d bytes at least, are needed: %w", minKey, ErrConfig)
 	}
-	if cfg.Agent.Limits.Window > mostDialed {
-		return nil, fmt.Errorf("lockoffload: listen: window of %d chains, clients that dial have %d at most: %w", cfg.Agent.Limits.Window, mostDialed, ErrConfig)
+	if cfg.Agent.Limits.Window > maxDialed {
+		return nil, fmt.Errorf("lockoffload: listen: window of %d chains, clients that dial have %d at most: %w", cfg.Agent.Limits.Window, maxDialed, ErrConfig)
 	}
 	cfg.Layout = cfg.Layout.withDefaults()
 	if err := cfg.Layout.check(); err != nil {

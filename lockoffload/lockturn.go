@@ -8,9 +8,9 @@ import (
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 )
 
-// mostReadAhead is how many bytes of a slot are read together with the lock command. Others
+// maxReadAhead is how many bytes of a slot are read together with the lock command. Others
 // wait meanwhile, so holders should not need one round trip more for what is small.
-const mostReadAhead = 4096
+const maxReadAhead = 4096
 
 // fairAgent returns the target's agent, which alone serves fair locks and chains. If the
 // client has lost it, the error is one that [Client.Retry] retries.
@@ -47,7 +47,7 @@ func (c *Client) acquireTurn(ctx context.Context, s *session, slot, tries int, t
 			return nil, res, err
 		}
 		m := &machine.Acquire{Tags: &s.tags, Token: token, Grant: machine.Grant{Slot: slot}, From: t.word}
-		m.Data = c.l.PairSize() <= mostReadAhead
+		m.Data = c.l.PairSize() <= maxReadAhead
 		if tries > 0 {
 			m.Tries = max(1, tries-res.Tries)
 		}

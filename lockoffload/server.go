@@ -80,8 +80,8 @@ type ServerStats struct {
 // are over, and gives back locks that an earlier server could not take back. Close it before
 // the region's memory.
 func NewServer(cfg ServerConfig) (_ *Server, err error) {
-	if cfg.PD == nil || cfg.Region == nil || cfg.Lease != 0 && cfg.Lease < leastLease {
-		return nil, fmt.Errorf("lockoffload: make server: PD and region are needed, and a lease of %v at least: %w", leastLease, ErrConfig)
+	if cfg.PD == nil || cfg.Region == nil || cfg.Lease != 0 && cfg.Lease < minLease {
+		return nil, fmt.Errorf("lockoffload: make server: PD and region are needed, and a lease of %v at least: %w", minLease, ErrConfig)
 	}
 	cfg.Lease = cmp.Or(cfg.Lease, time.Second)
 	cfg.Grace = cmp.Or(cfg.Grace, machine.LeaseLimit(cfg.Lease))

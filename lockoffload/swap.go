@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 )
 
-// swapTable caches the pointers of slots: of mostSlots slots, and of those that are in
+// swapTable caches the pointers of slots: of maxSlots slots, and of those that are in
 // use.
 type swapTable struct {
 	mu    sync.Mutex

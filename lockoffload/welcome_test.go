@@ -128,7 +128,7 @@ func TestListenConfig(t *testing.T) {
 	good := ListenConfig{Layout: Layout{Slots: 1, Size: 8}, Key: []byte("sixteen bytes...")}
 	short, window, layout := good, good, good
 	short.Key = short.Key[:15]
-	window.Agent.Limits.Window = mostDialed + 1
+	window.Agent.Limits.Window = maxDialed + 1
 	layout.Layout.Size = -1
 	for _, cfg := range []ListenConfig{short, window, layout, {}} {
 		_, err := NewListener(new(verbs.PD), lis, cfg)

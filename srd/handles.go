@@ -29,14 +29,14 @@ type addressHandles struct {
 }
 
 const (
-	mostParked = 64
-	mostFailed = 1024
+	maxParked = 64
+	maxFailed = 1024
 )
 
 func (h *addressHandles) init(ep *Endpoint) {
 	h.ep, h.asked, h.doubt = ep, make(chan way, handles.MaxMaking), make(chan struct{}, 1)
 	h.failed = make(map[verbs.GID]error)
-	h.Now, h.Parked, h.Help = ep.now, mostParked, h.help
+	h.Now, h.Parked, h.Help = ep.now, maxParked, h.help
 	h.Ask = func(to way) { h.asked <- to } // has room
 }
 
@@ -102,7 +102,7 @@ func (h *addressHandles) note(to verbs.GID, err error) {
 		delete(h.failed, to)
 		return
 	}
-	if len(h.failed) >= mostFailed {
+	if len(h.failed) >= maxFailed {
 		clear(h.failed)
 	}
 	h.failed[to] = err

@@ -24,8 +24,8 @@ func TestWhyThereIsNoWay(t *testing.T) {
 	r.status = Unresponsive
 	ep.handles.note(to, nil)
 	require.Equal(t, errNoAnswer, ep.why(r, to, nil))
-	for i := range 2 * mostFailed {
+	for i := range 2 * maxFailed {
 		ep.handles.note(verbs.GID{byte(i), byte(i >> 8)}, verbs.ErrNoGID)
 	}
-	require.LessOrEqual(t, len(ep.handles.failed), mostFailed)
+	require.LessOrEqual(t, len(ep.handles.failed), maxFailed)
 }

@@ -12,7 +12,7 @@ type patience struct {
 }
 
 const (
-	mostVain = 6
+	maxVain  = 6
 	someVain = 2 // in a row, before others park at once
 )
 
@@ -33,7 +33,7 @@ func (p *patience) polled(spins uint32, came bool) {
 			p.vain = 0
 		}
 	case spins&cgo.Yield != 0:
-		if p.vain = min(p.vain+1, mostVain); p.vain >= someVain {
+		if p.vain = min(p.vain+1, maxVain); p.vain >= someVain {
 			p.rest = 1 << (p.vain - 1)
 		}
 	}

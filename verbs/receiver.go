@@ -139,7 +139,7 @@ func NewReceiver(qp *QP, cfg ReceiverConfig) (*Receiver, error) {
 		return refuse("not all of its completions wake: ", qp.recvCQ.life.Label, " is SolicitedOnly")
 	case cfg.Size < 0 || cfg.Size > maxSGELength-GRHSize:
 		return refuse("Size ", cfg.Size)
-	case cfg.Depth < 0 || cfg.Depth > qp.MaxRecvWR() || cfg.Depth > mostSlots:
+	case cfg.Depth < 0 || cfg.Depth > qp.MaxRecvWR() || cfg.Depth > maxSlots:
 		return refuse("Depth ", cfg.Depth, "; the queue holds ", qp.MaxRecvWR())
 	}
 	if err := qp.life.AddChild("receiver"); err != nil {

@@ -9,7 +9,7 @@ import (
 
 // deliver is [routed]'s.
 func (r *Receiver) deliver(id uint64, wc *WC) bool {
-	i := id >> 24 & (mostSlots - 1)
+	i := id >> 24 & (maxSlots - 1)
 	if i >= uint64(len(r.slots)) {
 		return false
 	}

@@ -146,7 +146,7 @@ func NewRequester(qp *QP, cfg RequesterConfig) (*Requester, error) {
 }
 
 func newRequester(qp *QP, cfg RequesterConfig) (*Requester, error) {
-	n := min(qp.MaxSendWR(), mostSlots)
+	n := min(qp.MaxSendWR(), maxSlots)
 	r := &Requester{qp: qp, linger: cfg.Linger, posting: turn.New(), mark: rand.Uint64(), slots: make([]slot, n), freed: make(chan struct{}, 1), free: make([]uint32, n)}
 	r.capacity = int32(n)
 	r.credits.Store(r.capacity)

@@ -49,9 +49,9 @@ type routed interface {
 }
 
 const (
-	mostRouted = 1 << 16
-	mostSlots  = 1 << 24
-	genMask    = 1<<23 - 1
+	maxRouted = 1 << 16
+	maxSlots  = 1 << 24
+	genMask   = 1<<23 - 1
 )
 
 // routeTo routes up to n completions at a time to the requester, receiver or dispatcher
@@ -80,10 +80,10 @@ func (c *CQ) routeTo(n int, who func(rt *router, at uint64) routed) error {
 	table := slices.Clone(*rt.table.Load())
 	if last := len(rt.vacant) - 1; last >= 0 {
 		at, rt.vacant = rt.vacant[last], rt.vacant[:last]
-	} else if at = uint64(len(table)); at < mostRouted {
+	} else if at = uint64(len(table)); at < maxRouted {
 		table = append(table, nil)
 	} else {
-		return opError(op, c.life.Label, ErrAttributes, mostRouted, " requesters and receivers")
+		return opError(op, c.life.Label, ErrAttributes, maxRouted, " requesters and receivers")
 	}
 	table[at] = who(rt, at)
 	rt.table.Store(&table)

@@ -14,8 +14,8 @@ type crew struct {
 	all   sync.WaitGroup
 }
 
-// mostIdle is how many workers wait for something to do, at most.
-const mostIdle = 16
+// maxIdle is how many workers wait for something to do, at most.
+const maxIdle = 16
 
 // hand is a worker.
 type hand struct {
@@ -59,7 +59,7 @@ func (c *crew) take() *hand {
 func (c *crew) rest(h *hand) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over || len(c.idle) == mostIdle {
+	if c.over || len(c.idle) == maxIdle {
 		return false
 	}
 	c.idle = append(c.idle, h)

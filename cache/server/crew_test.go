@@ -29,7 +29,7 @@ func TestCrew(t *testing.T) {
 			require.Equal(t, 1, c.waiting())
 		}
 		on := make(chan struct{})
-		const many = mostIdle + 4
+		const many = maxIdle + 4
 		for range many {
 			c.run(func() {
 				<-on
@@ -43,7 +43,7 @@ func TestCrew(t *testing.T) {
 		close(on)
 		synctest.Wait()
 		require.EqualValues(t, 101+many, n.Load())
-		require.Equal(t, mostIdle, c.waiting())
+		require.Equal(t, maxIdle, c.waiting())
 		c.close()
 		require.Zero(t, c.waiting())
 	})

@@ -14,13 +14,13 @@ type dcConfig struct {
 
 func (c dcConfig) server() server.DCConfig { return server.DCConfig{Responders: c.Responders} }
 
-// mostResponders is more than any device is good for.
-const mostResponders = 1 << 16
+// maxResponders is more than any device is good for.
+const maxResponders = 1 << 16
 
 // check returns what is wrong with the settings; of is put behind their names.
 func (c dcConfig) check(of string) error {
-	if c.Responders < 0 || c.Responders > mostResponders {
-		return fmt.Errorf(`"responders" of "dc"%s is not within 0 and %d`, of, mostResponders)
+	if c.Responders < 0 || c.Responders > maxResponders {
+		return fmt.Errorf(`"responders" of "dc"%s is not within 0 and %d`, of, maxResponders)
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 func TestTombstoneLeads(t *testing.T) {
 	s := newStore(t, 4, Config{})
 	s.Attach(1, 0) // nothing leaves quarantine
-	const changes = mostLed + 3
+	const changes = maxLed + 3
 	var all []wire.Entry
 	for i := range changes {
 		all = append(all, do(s, 0, set("k", strconv.Itoa(i))).Entry)
@@ -33,7 +33,7 @@ func TestTombstoneLeads(t *testing.T) {
 			e = next
 			steps++
 		}
-		if i < changes-1-(mostLed+1) {
+		if i < changes-1-(maxLed+1) {
 			require.Equal(t, 2, steps, i)
 		} else {
 			require.Equal(t, 1, steps, i)

@@ -8,7 +8,7 @@ import "github.com/goverbs/goverbs/cache/internal/wire"
 
 const (
 	trailLength = 1024 // tombstones that are remembered, whatever their keys
-	mostLed     = 8    // of a key, beside the last one
+	maxLed      = 8    // of a key, beside the last one
 )
 
 // trail remembers where the last tombstones are that lead on. They are numbered from 1.
@@ -39,7 +39,7 @@ func (t *trail) at(n uint64) (step, bool) {
 // quarantine is no tombstone any more. They are freed before the record's slot, so a client that may
 // READ them may READ there, as with the last one.
 func (s *Store) lead(n uint64, place wire.Place, version uint64) {
-	for range mostLed {
+	for range maxLed {
 		t, ok := s.trail.at(n)
 		if !ok || t.seq <= s.released {
 			return

@@ -53,8 +53,8 @@ func TestIntervalCoversTheMedian(t *testing.T) {
 				}
 				share := float64(hits) / trials
 				t.Logf("n = %d: %.2f %% of %d", n, 100*share, trials)
-				require.GreaterOrEqual(t, share, leastLevel)
-				require.LessOrEqual(t, share, mostLevel+0.006) // three standard errors of six values' 96.9 %
+				require.GreaterOrEqual(t, share, minLevel)
+				require.LessOrEqual(t, share, maxLevel+0.006) // three standard errors of six values' 96.9 %
 				require.InDelta(t, MedianInterval(x).Level, share, 0.006)
 			})
 		}

@@ -17,7 +17,7 @@ const confidence = 0.95
 // Levels between which an interval may judge a target. Order statistics have
 // steps: seven values offer 87.5 or 98.4 %, and an interval that is much surer
 // than it claims to be misses as much as one that is less.
-const leastLevel, mostLevel = 0.94, 0.97
+const minLevel, maxLevel = 0.94, 0.97
 
 // Median of a non-empty sample.
 func Median(x []float64) float64 {
@@ -59,7 +59,7 @@ func Judges(n int) bool {
 		ranks[i] = float64(i + 1)
 	}
 	in := MedianInterval(ranks)
-	return in.Level >= leastLevel && in.Level <= mostLevel && in.Low+in.High == float64(n+1)
+	return in.Level >= minLevel && in.Level <= maxLevel && in.Low+in.High == float64(n+1)
 }
 
 // Ratios divides pair by pair.

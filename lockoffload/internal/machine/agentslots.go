@@ -23,11 +23,11 @@ type knownSlot struct {
 	heads [2][memory.HeaderSize]byte
 }
 
-// mostKnown bounds the slots that are remembered, of those that share a place the last one.
-const mostKnown = 4096
+// maxKnown bounds the slots that are remembered, of those that share a place the last one.
+const maxKnown = 4096
 
 func NewAgentSlots(l memory.Layout, mem []byte, epoch uint16) AgentSlots {
-	return AgentSlots{Layout: l, mem: mem, epoch: epoch, known: make([]knownSlot, min(l.Slots, mostKnown))}
+	return AgentSlots{Layout: l, mem: mem, epoch: epoch, known: make([]knownSlot, min(l.Slots, maxKnown))}
 }
 
 // tag returns the tag for the n-th lock command.

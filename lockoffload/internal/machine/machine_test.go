@@ -131,6 +131,6 @@ func TestReadBesideADeadWriter(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []uint64{0, 0}, []uint64{m.Accesses[0].Version, m.Accesses[1].Version})
 	require.Equal(t, ProtocolReadLocked, m.Protocol)
-	require.EqualValues(t, mostReads, m.Count.Torn)
+	require.EqualValues(t, maxReads, m.Count.Torn)
 	require.Zero(t, memory.LoadWord(b.s.mem, b.s.l.LockOff(0)))
 }

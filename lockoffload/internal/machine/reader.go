@@ -55,7 +55,7 @@ type Reader struct {
 
 // How often a READ without a lock may meet a WRITE. After that there may be one that will
 // never be finished.
-const mostReads = 4
+const maxReads = 4
 
 func (m *Reader) Step() (Verdict, error) {
 	switch m.Protocol {
@@ -119,7 +119,7 @@ func (m *Reader) judge() (Verdict, error) {
 		return Done, m.take(&cur)
 	}
 	m.Count.Torn++
-	if m.Protocol == ProtocolReadChain || m.Reads >= mostReads {
+	if m.Protocol == ProtocolReadChain || m.Reads >= maxReads {
 		m.Protocol, m.state = ProtocolReadLocked, acquireIdle
 	}
 	return m.Step()

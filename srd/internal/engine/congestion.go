@@ -7,10 +7,10 @@ import (
 
 const (
 	smallestWindow = 4 << 8
-	largestWindow  = mostUnderWay << 8
-	// mostUnderWay is the largest number of packets that may be under way to a peer. There are
+	largestWindow  = maxUnderWay << 8
+	// maxUnderWay is the largest number of packets that may be under way to a peer. There are
 	// more packet numbers: packets behind one that is lost twice go on.
-	mostUnderWay = 256
+	maxUnderWay = 256
 )
 
 // sample records a round trip time of path i.

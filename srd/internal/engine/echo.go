@@ -9,7 +9,7 @@ import "time"
 // settled by its successor, neither is true: such echoes, with the round trips that timers
 // lack, count as often as packets of the path were taken for lost.
 
-const mostStrays = 16
+const maxStrays = 16
 
 // newer records the echo of a packet that was sent age ago, and reports whether that was later
 // than all packets of the path echoed before.
@@ -23,7 +23,7 @@ func (e *Engine) newer(x *path, age time.Duration) bool {
 }
 
 // strays records that a packet of a path was taken for lost; its echo may still come.
-func (x *path) strays() { x.stray = min(x.stray+1, mostStrays) }
+func (x *path) strays() { x.stray = min(x.stray+1, maxStrays) }
 
 // strayed reports whether an echo may be that of such a packet, and counts it as one.
 func (x *path) strayed() bool {

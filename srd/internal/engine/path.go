@@ -75,7 +75,7 @@ const (
 	lossAge       = 512           // packets
 	lossSlack     = 3 << 16 / 100 // more than others lose, before a path is out of use
 	deadProbes    = 3             // in a row without an echo, before a path is out of use
-	mostOwed      = 3             // responses of which the peer names none, before a path is suspect
+	maxOwed       = 3             // responses of which the peer names none, before a path is suspect
 	exploreEach   = 16            // choices, of which one is any path
 	restAge       = time.Second
 	lossRest      = 4 * time.Second
@@ -346,7 +346,7 @@ func (e *Engine) owes(p *peer, i uint8) {
 	}
 	x.respondedAt = e.Now
 	x.owed = min(x.owed+1, 255-1)
-	if x.owed >= mostOwed && e.Now-x.owedSince > max(2*p.net.middle, 4*e.cfg.MinTimeout) {
+	if x.owed >= maxOwed && e.Now-x.owedSince > max(2*p.net.middle, 4*e.cfg.MinTimeout) {
 		e.suspect(p, x)
 	}
 }

@@ -179,10 +179,10 @@ func TestEchoesThatCannotBe(t *testing.T) {
 	require.Greater(t, late.SRTT, before.SRTT)
 	respond(2*time.Millisecond, 0)
 	require.Equal(t, late, *x)
-	for range 2 * mostStrays {
+	for range 2 * maxStrays {
 		x.strays()
 	}
-	require.EqualValues(t, mostStrays, x.stray)
+	require.EqualValues(t, maxStrays, x.stray)
 
 	w.now += 2 * e.cfg.PeerTimeout
 	e.Advance(a.raw())

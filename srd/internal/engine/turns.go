@@ -80,7 +80,7 @@ func (e *Engine) share(p *peer) uint16 {
 		}
 	}
 	if !e.crowded() {
-		return uint16(min(e.cfg.Budget/max(1, len(e.Senders)), mostUnderWay))
+		return uint16(min(e.cfg.Budget/max(1, len(e.Senders)), maxUnderWay))
 	}
 	e.asksTurn(p) // others may have come since it sent
 	e.giveTurns()
@@ -196,7 +196,7 @@ func (e *Engine) giveTurns() {
 		if crowded && free < e.turnSize() {
 			return
 		}
-		size := min(max(free/s.length, e.turnSize()), mostUnderWay)
+		size := min(max(free/s.length, e.turnSize()), maxUnderWay)
 		p := e.dequeueTurn()
 		t := &p.net.turn
 		if t.most >= uint16(size) {

@@ -161,7 +161,7 @@ func (m *Machine) accept(p *peer, f *rxFlow, t *wire.Part, k *wire.Packet) int {
 		return refused
 	case count == 1 && !early:
 		return m.hand(p, f, t, k.Bytes)
-	case count > 1 && t.Fragment < leastFragment:
+	case count > 1 && t.Fragment < minFragment:
 		return bogus
 	default:
 		if len(m.waiting) > 0 && !f.blocked(t.Seq) {
@@ -196,9 +196,9 @@ func (m *Machine) accept(p *peer, f *rxFlow, t *wire.Part, k *wire.Packet) int {
 	return taken
 }
 
-// leastFragment is the least length of the pieces of a message. It bounds the memory for its
+// minFragment is the least length of the pieces of a message. It bounds the memory for its
 // packets besides its bytes.
-const leastFragment = 64
+const minFragment = 64
 
 // hand delivers a message of one packet as it came.
 func (m *Machine) hand(p *peer, f *rxFlow, t *wire.Part, bytes []byte) int {

@@ -30,11 +30,11 @@ type Env struct {
 	Shim      string        // path of yield.so
 	PassLimit time.Duration // what a pass may take, on the clock of the run
 	// HostClock, if given, is another clock, which does not run ahead when the guest
-	// waits for its host: a pass may take leastOfHost on it in any case.
+	// waits for its host: a pass may take minOfHost on it in any case.
 	HostClock func() (time.Duration, error)
 }
 
-const leastOfHost = 30 * time.Second
+const minOfHost = 30 * time.Second
 
 // abandoned is how much longer than its limit a pass is waited for that does not
 // look at its context. Processes that were killed took up to 128 s of the
@@ -199,7 +199,7 @@ func limited(ctx context.Context, e Env) (context.Context, context.CancelFunc) {
 			case <-ctx.Done():
 				return
 			}
-			if now, err := e.HostClock(); err != nil || now-began >= leastOfHost {
+			if now, err := e.HostClock(); err != nil || now-began >= minOfHost {
 				cancel()
 				return
 			}
