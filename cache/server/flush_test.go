@@ -81,7 +81,9 @@ func TestFlushesThatWait(t *testing.T) {
 			}
 			s.heard(t)
 			time.Sleep(2 * announceAfter)
+			s.mu.Lock()
 			require.Empty(t, s.flushes)
+			s.mu.Unlock()
 			require.GreaterOrEqual(t, l.replies(), n*maxFlushes)
 		}
 	})
