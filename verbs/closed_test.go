@@ -15,6 +15,7 @@ import (
 )
 
 var objects = rig.Objects{
+	Answers: map[string]error{"Batch.Check": verbs.ErrAttributes}, // it asks the device nothing
 	Make:    closable,
 	Args:    closedArgs,
 	Own:     ownBatch,
