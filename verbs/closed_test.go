@@ -15,7 +15,6 @@ import (
 )
 
 var objects = rig.Objects{
-	Answers: map[string]error{"Batch.Check": verbs.ErrAttributes}, // it asks the device nothing
 	Make:    closable,
 	Args:    closedArgs,
 	Own:     ownBatch,
