@@ -14,7 +14,7 @@
 // allocate much. The key does not cross the wire. What each side says next of its queue pairs has
 // a [Seal]; what comes afterwards is neither encrypted nor signed.
 //
-// Hello and answers begin with their length, the version of their sender, and its [Features]. Bytes
+// The hello and each reply begin with their length, the version of their sender, and its [Features]. Bytes
 // behind the part that the receiver knows are ignored, but signed. So a later version may add fields
 // to these messages, and use a new feature in all later ones if the other side has offered it.
 package greet
