@@ -233,7 +233,7 @@ func TestStraysAreTakenBack(t *testing.T) {
 	h, _, err := c.Lock(ctx, 2, lockoffload.LockOptions{})
 	require.NoError(t, err)
 	require.NoError(t, r.reg.LeaveStray(17)) // its turn is the end of the second lease
-	require.Eventually(t, func() bool { lock, readers := r.reg.Left(17); return lock|readers == 0 }, stuck, time.Millisecond)
+	require.Eventually(t, func() bool { lock, readers := r.reg.Left(17); return lock|readers == 0 }, stuck, 50*time.Millisecond)
 	lock, readers := r.reg.Left(16)
 	require.NotZero(t, lock)
 	require.Zero(t, readers)

@@ -29,7 +29,10 @@ func TestManyLargeMessages(t *testing.T) {
 			hub.Release(ms[:n]...)
 		}
 	})
-	data := make([]byte, 1<<20)
+	data, each := make([]byte, 1<<20), 2
+	if testing.Short() {
+		each = 1
+	}
 	all := make(chan struct{})
 	for range 16 {
 		c := open(t, es[1], srd.Config{Paths: 1})
@@ -37,7 +40,7 @@ func TestManyLargeMessages(t *testing.T) {
 		for _, service := range []srd.Service{srd.Reliable, srd.Ordered} {
 			sending.Go(func() {
 				<-all
-				for range 2 {
+				for range each {
 					if err := c.Destination(hub.Addr(), service).Send(ctx, data); err != nil {
 						t.Error(err)
 					}

@@ -71,7 +71,7 @@ func TestServeLinksBesideSilentConnections(t *testing.T) {
 	require.Zero(t, p.life.Children("qp"))
 	require.Equal(t, 1, p.dev.life.Children("cq"), "but that of the rig")
 
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	l, err := DialLink(ctx, address, cfg)
 	require.NoError(t, err)

@@ -100,7 +100,7 @@ func (g toolchain) run(ctx context.Context, args ...string) (string, error) {
 
 // nearest are the packages that see types and constants of the headers; all others see what
 // cgo and verbs make of them, which is the same everywhere.
-var nearest = []string{"./cgo/...", "./verbs/..."}
+var nearest = []string{"./cgo/...", "./verbs"}
 
 // rdmaCore returns the version of the rdma-core that libraries are from:
 // libibverbs.so.1.14.56.1 is from 56.1.

@@ -196,12 +196,44 @@ func TestRunnable(t *testing.T) {
 	require.Equal(t, 0, runnable([]*job{wide}, map[string]bool{"host": true}, true, 1, 1), "more places than there are")
 }
 
+// Each part of what guests leave out is of some test's name.
+func TestWhatIsLeftOutExists(t *testing.T) {
+	var names []byte
+	for _, p := range join(basePackages, hostPackages, systemPackages) {
+		files, err := filepath.Glob("../../" + p + "/*_test.go")
+		require.NoError(t, err)
+		for _, f := range files {
+			b, err := os.ReadFile(f)
+			require.NoError(t, err)
+			names = append(names, b...)
+		}
+	}
+	for _, part := range strings.Split(notOlder+"|"+onRxe, "|") {
+		name := strings.TrimSuffix(strings.TrimPrefix(part, "^Test"), "$")
+		require.True(t, regexp.MustCompile(`(?m)^func Test\w*`+name).Match(names), part)
+	}
+}
+
+// Each package with tests is in one of the unit jobs; machines, which start no goroutines, are in that
+// without the race detector.
+func TestUnits(t *testing.T) {
+	r := &runner{root: "../.."}
+	raced, others := r.units()
+	require.Subset(t, raced, words("./verbs ./srd ./cgo/standin ./ci/bench/internal/harness ./internal/turn"))
+	require.Subset(t, others, words("./srd/internal/engine ./dc/internal/session ./cache/internal/wire ./internal/house"))
+	for _, p := range others {
+		require.NotContains(t, raced, p)
+	}
+	require.Greater(t, len(raced)+len(others), 80)
+}
+
 // The plan names what exists, each job behind those that it needs, and each package with
 // device tests runs on both kernels or is named as one that runs on the newer one.
 func TestPlan(t *testing.T) {
 	t.Chdir("../..")
 	r := &runner{o: options{slots: 3}, root: ".", goCmd: "go", debian: oldest}
 	seen := map[string]bool{}
+	programs := map[string]string{} // by the file
 	guests := map[string]string{}
 	for _, j := range r.plan() {
 		require.False(t, seen[j.name], j.name)
@@ -216,6 +248,11 @@ func TestPlan(t *testing.T) {
 			p, _, _ = strings.Cut(p, " ")
 			if !strings.HasSuffix(p, "...") {
 				require.DirExists(t, p)
+			}
+			if f := j.tests.programs.name; f != "" {
+				file := f + "/" + filepath.Base(p)
+				require.Contains(t, []string{"", p}, programs[file], "two programs are one file")
+				programs[file] = p
 			}
 			if j.tests.lab != nil {
 				guests[p] += strings.Join(j.tests.lab, " ") + ";"

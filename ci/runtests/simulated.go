@@ -8,13 +8,13 @@ import "strings"
 //   - what mlx5 does otherwise than rxe: the kernel's driver drains no send queue
 //     (DrainState), libmlx5 drops completions at RESET (MessageAfterReset,
 //     RequesterComesAndGoes), and an overrun of a completion queue puts its queue pairs in error at
-//     once (ReceiverBrokenQueue);
-//   - many seconds of load that does not depend on the device.
+//     once (ReceiverBrokenQueue).
 //
 // Of dc: what needs a network that loses packets, or waits for seconds. Of lockoffload: the
 // same, what waits for leases of seconds, and what needs no device, which has run elsewhere.
 const (
-	notVerbs = "MemoryOfDevice|MemlockLimit|Pingpong|DrainState|MessageAfterReset|RequesterComesAndGoes|ReceiverBrokenQueue|ForMany|NotAllocate|UnderPressure|Fuzz"
+	onRxe    = "MemoryOfDevice|MemlockLimit|Pingpong|DrainState|MessageAfterReset|RequesterComesAndGoes|ReceiverBrokenQueue"
+	notVerbs = onRxe + "|NotAllocate|Fuzz"
 	notDC    = "NotAllocate|NoHardware|Loss|RandomPosts|FallsSilent|StalledTarget|DeadTargets|FirstContactWithDead|UnreachableHosts"
 	notLocks = "OnADeadWire|FullQueue|BadWire|OneRoundTrip|UnderLoss|GivenUpReads|RoomHeeds|ArrivesLate|OnHosts|OfTheDead|WithoutALease|ForgetsClient|ServerBefore|DeadHolder|LateWrite|Stray|ServerHeals|BesideTrouble|PlacesOfThoseThatLeave|Goodbye|RunsOut|NotAllocate|Histories|Variants|AgentSimulated|SwapSimulated|AMillion|AllocatesNothing|AllocateNothing|TheBusy|^TestCounter$|Fuzz"
 	// The sanitizers allocate.

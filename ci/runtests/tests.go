@@ -56,6 +56,13 @@ func (r *runner) plain(debian string) flavor {
 	return flavor{name: "plain-" + debian, env: r.releaseEnv(debian)}
 }
 
+// upper builds the programs of caches and examples, one of which has the name of one of plain.
+func (r *runner) upper() flavor {
+	f := r.plain(newest)
+	f.name = "upper" + strings.TrimPrefix(f.name, "plain")
+	return f
+}
+
 // raced instruments programs: race detector, checks of pointer conversions (checkptr comes
 // with it), and of Go pointers that are stored in C memory.
 func (r *runner) raced(debian string) flavor {
@@ -175,6 +182,9 @@ func (r *runner) commandOf(ctx context.Context, t *tests) ([]string, error) {
 		program := filepath.Join(r.root, "build/tests", t.programs.name, path.Base(p)+".test")
 		argv := join([]string{filepath.Join(r.root, "build/test2json"), "-t", "-p", importPath(p)}, with,
 			[]string{program, "-test.v=test2json", "-test.paniconexit0"}, r.testFlags("test."), strings.Fields(own), t.args)
+		if argv, err = r.withoutHostTests(argv, p); err != nil {
+			return nil, err
+		}
 		fmt.Fprintf(&script, "cd %s && %s\n", quote(filepath.Join(r.root, p)), quoteAll(argv))
 	}
 	script.WriteString("exit 0\n")

@@ -101,8 +101,6 @@ func open(ctx context.Context, out io.Writer, dial func() (*lockoffload.Client, 
 	if err := d.audit(ctx, auditor); err != nil {
 		return d, err
 	}
-	work, done := context.WithTimeout(ctx, length)
-	defer done()
 	var wg sync.WaitGroup
 	errs := make([]error, n+1)
 	clients := make([]*lockoffload.Client, n)
@@ -112,6 +110,8 @@ func open(ctx context.Context, out io.Writer, dial func() (*lockoffload.Client, 
 		}
 		defer clients[i].Close()
 	}
+	work, done := context.WithTimeout(ctx, length)
+	defer done()
 	for i, c := range clients {
 		wg.Go(func() {
 			if errs[i] = d.tell(work, ctx, c); errs[i] != nil {

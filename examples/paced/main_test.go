@@ -4,8 +4,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,7 +20,7 @@ import (
 func TestPaced(t *testing.T) {
 	ends := lab.Require(t, 2)
 	lab.NoLeftovers(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	serving, stop := context.WithCancel(ctx)
 	served := make(chan error, 1)
@@ -36,7 +38,12 @@ func TestPaced(t *testing.T) {
 		}
 		return err == nil
 	}, 10*time.Second, 50*time.Millisecond)
-	without, with, err := compare(ctx, from, at, 1500*time.Millisecond)
+	// The server gives up a link that a busy host does not make in [verbs.ExchangeTimeout].
+	var without, with result
+	var err error
+	for again := true; again; again = errors.Is(err, syscall.ECONNRESET) && ctx.Err() == nil {
+		without, with, err = compare(ctx, from, at, 1500*time.Millisecond)
+	}
 	require.NoError(t, err)
 	t.Log("without: ", without)
 	t.Log("with: ", with)

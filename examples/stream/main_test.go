@@ -25,7 +25,7 @@ func TestStreamOnABadWire(t *testing.T) {
 	lab.Chatter(t, ends[0].Netdev, ends[1].Netdev)
 	length := 20 * time.Second
 	if testing.Short() {
-		length = 5 * time.Second
+		length = 3 * time.Second
 	}
 	burst := lab.Impairment{Burst: lab.Burst{Begin: 0.005, End: 0.05}}
 	for name, i := range map[string][2]lab.Impairment{

@@ -30,7 +30,7 @@ func TestStreamsComeAndGo(t *testing.T) {
 	const warm = 20
 	n := 2000
 	if testing.Short() {
-		n = 100
+		n = 60
 	}
 	if s := os.Getenv("GOVERBS_CONNECTS"); s != "" {
 		var err error

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// concurrent is what a package has that starts goroutines, locks or shares memory with C.
+var concurrent = regexp.MustCompile(`(?m)^\s*go |\.Go\(|"sync["/]|"net/http|\.Parallel\(|import "C"|"unsafe"`)
+
+// alone are packages that the race detector slows down for nothing all the same. They read the
+// source, or unpack files, and programs that users run have nothing of them; or they are machines of
+// which tests run several at a time.
+var alone = words("./internal/house ./ci/docs ./ci/internal/debian ./ci/mutate ./cache/internal/own ./cache/internal/store")
+
+// units returns the packages with tests: those that the race detector has something to see in, and
+// the others, of which state machines are the most.
+func (r *runner) units() (raced, others []string) {
+	text := make(map[string][]byte) // of a folder
+	tested := make(map[string]bool)
+	filepath.WalkDir(r.root, func(path string, d fs.DirEntry, err error) error {
+		switch name := d.Name(); {
+		case err != nil:
+			return err
+		case d.IsDir() && path != r.root && (strings.HasPrefix(name, ".") || name == "build" || name == "testdata"):
+			return filepath.SkipDir
+		case strings.HasSuffix(name, ".go"):
+			b, err := os.ReadFile(path)
+			folder, _ := filepath.Rel(r.root, filepath.Dir(path))
+			pkg := "./" + folder
+			text[pkg] = append(text[pkg], b...)
+			tested[pkg] = tested[pkg] || strings.HasSuffix(name, "_test.go")
+			return err
+		}
+		return nil
+	})
+	for pkg := range tested {
+		switch {
+		case !tested[pkg]: // it has no tests
+		case slices.Contains(alone, pkg) || !concurrent.Match(text[pkg]):
+			others = append(others, pkg)
+		default:
+			raced = append(raced, pkg)
+		}
+	}
+	slices.Sort(raced)
+	slices.Sort(others)
+	return raced, others
+}
