@@ -19,8 +19,6 @@ type (
 	Class = shaper.Class
 	// Policy is the way in which requests of one class are chosen.
 	Policy = shaper.Policy
-	// Reason is the limit that holds a request.
-	Reason = shaper.Reason
 )
 
 // Policies.
