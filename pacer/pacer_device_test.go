@@ -449,7 +449,6 @@ func TestWrapByDevice(t *testing.T) {
 	require.NoError(t, err)
 	p, err := pacer.ForDevice(r.a.dev)
 	require.NoError(t, err)
-	require.Same(t, p, q.Pacer())
 	twice, err := verbs.Open(r.a.dev.Name(), verbs.DeviceConfig{})
 	require.NoError(t, err)
 	same, err := pacer.ForDevice(twice)
