@@ -177,12 +177,6 @@ func CMSetTOS(id CMID, tos uint8) error {
 	return setOption(id, C.RDMA_OPTION_ID_TOS, unsafe.Pointer(&tos), unsafe.Sizeof(tos))
 }
 
-// CMSetReuseAddr allows binding to an address that another id uses.
-func CMSetReuseAddr(id CMID, on bool) error {
-	v := cBool(on)
-	return setOption(id, C.RDMA_OPTION_ID_REUSEADDR, unsafe.Pointer(&v), unsafe.Sizeof(v))
-}
-
 // CMSetIPv6Only makes an id of an IPv6 address leave IPv4 to others.
 func CMSetIPv6Only(id CMID, on bool) error {
 	v := cBool(on)

@@ -21,7 +21,6 @@ func CMReject(CMID, []byte) error                         { return ErrUnsupporte
 func CMDisconnect(CMID) error                             { return ErrUnsupported }
 func CMInitQPAttr(CMID, uint32, *QPAttr) (uint32, error)  { return 0, ErrUnsupported }
 func CMSetTOS(CMID, uint8) error                          { return ErrUnsupported }
-func CMSetReuseAddr(CMID, bool) error                     { return ErrUnsupported }
 func CMSetIPv6Only(CMID, bool) error                      { return ErrUnsupported }
 func ContextTransport(Context) int32                      { return 0 }
 func CMSetAckTimeout(CMID, uint8) error                   { return ErrUnsupported }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/dc/internal/session"
 	"github.com/goverbs/goverbs/dc/internal/wire"
+	"github.com/goverbs/goverbs/internal/operr"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -56,23 +57,10 @@ var (
 	errNotMine = fmt.Errorf("%w: the peer is another initiator's", verbs.ErrAttributes)
 )
 
-// OpError is the failure of one operation on one object.
-type OpError struct {
-	Op     string
-	Object string
-	Err    error
-}
+// OpError is the failure of one operation on one object, see [verbs.OpError].
+type OpError = verbs.OpError
 
-func (e *OpError) Error() string { return fmt.Sprintf("dc: %s %s: %v", e.Op, e.Object, e.Err) }
-
-func (e *OpError) Unwrap() error { return e.Err }
-
-func opError(op, object string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &OpError{op, object, err}
-}
+func opError(op, object string, err error) error { return operr.In("dc", op, object, err) }
 
 // requestError distinguishes what a request itself was refused for, so that nothing of it
 // was carried out, from what befell its session.

@@ -100,9 +100,6 @@ func (c *CQ) settle() {
 	}
 }
 
-// Depth returns how many completions the queue holds.
-func (c *CQ) Depth() int { return c.cq.Depth() }
-
 func (c *CQ) push(wc *verbs.WC, q *QP) {
 	if q != nil && q.closed {
 		return

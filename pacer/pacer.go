@@ -2,10 +2,10 @@ package pacer
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/operr"
 	"github.com/goverbs/goverbs/pacer/internal/shaper"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -19,8 +19,6 @@ type (
 	Class = shaper.Class
 	// Policy is the way in which requests of one class are chosen.
 	Policy = shaper.Policy
-	// Reason is the limit that holds a request.
-	Reason = shaper.Reason
 )
 
 // Policies.
@@ -38,22 +36,10 @@ var (
 	ErrConfig = shaper.ErrConfig
 )
 
-func opError(op, object string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &OpError{op, object, err}
-}
+// OpError is the failure of one operation on one object, see [verbs.OpError].
+type OpError = verbs.OpError
 
-// OpError is the failure of one operation on one object.
-type OpError struct {
-	Op     string
-	Object string
-	Err    error
-}
-
-func (e *OpError) Error() string { return fmt.Sprintf("pacer: %s %s: %v", e.Op, e.Object, e.Err) }
-func (e *OpError) Unwrap() error { return e.Err }
+func opError(op, object string, err error) error { return operr.In("pacer", op, object, err) }
 
 // Pacer bounds what the queue pairs that it paces solicit together: a network
 // interface is flooded by all of them, not by each. Its methods may be called from

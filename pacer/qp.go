@@ -166,9 +166,6 @@ func (q *QP) leave() error {
 // QP returns the queue pair that is paced.
 func (q *QP) QP() *verbs.QP { return q.qp }
 
-// Pacer returns the pacer of the queue pair.
-func (q *QP) Pacer() *Pacer { return q.p }
-
 // granted adds a request packet that was held to the batch that is posted next.
 func (q *QP) granted(g shaper.Grant) {
 	w := &q.p.requests[g.Request].work

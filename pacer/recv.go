@@ -101,18 +101,6 @@ func (b *RecvBatch) Recv(id uint64, sges ...verbs.SGE) {
 	b.b.Recv(q.cq.d.ID(tag), sges...)
 }
 
-// Len returns the number of receives added since the last Post or Reset.
-func (b *RecvBatch) Len() int { return b.b.Len() }
-
-// Cap returns the number of receives that the batch can hold.
-func (b *RecvBatch) Cap() int { return b.b.Cap() }
-
-// Reset drops what was added.
-func (b *RecvBatch) Reset() {
-	b.b.Reset()
-	b.ended(0)
-}
-
 // Post posts the receives and empties the batch.
 func (b *RecvBatch) Post() (n int, err error) {
 	n, err = b.b.Post()

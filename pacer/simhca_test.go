@@ -386,10 +386,6 @@ func TestSimulatedReissueTellsOfTheRest(t *testing.T) {
 	case <-time.After(stuck):
 		t.Fatal("it has not ended")
 	}
-	id, why, ok := q.BlockedBy()
-	require.True(t, ok)
-	require.EqualValues(t, 1, id)
-	require.Equal(t, "queue pair in error", why.String())
 	r.reconnect(q, peer)
 	wc = one(t, q)
 	require.EqualValues(t, 1, wc.ID())

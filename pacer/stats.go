@@ -20,21 +20,3 @@ func (p *Pacer) Stats() Stats {
 	defer p.mu.Unlock()
 	return p.s.Stats()
 }
-
-// BlockedBy returns the ID of the oldest request of the queue pair that is not under way as a
-// whole, and the limit that holds it. ok is false if there is none.
-func (q *QP) BlockedBy() (id uint64, why Reason, ok bool) {
-	p := q.p
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i := q.head; i != q.tail; i++ {
-		e := &q.order[i%uint64(len(q.order))]
-		if e.done {
-			continue
-		}
-		if why := p.s.Explain(e.request, p.now()); why != shaper.None && why != shaper.Finished {
-			return p.requests[e.request].ID, why, true
-		}
-	}
-	return 0, shaper.None, false
-}

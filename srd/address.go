@@ -21,9 +21,6 @@ const AddrLen = 26
 
 const addrVersion = 1
 
-// Network returns "srd".
-func (a Addr) Network() string { return "srd" }
-
 // String returns the GID, as an IPv4 address if it stands for one, and the queue pair number.
 func (a Addr) String() string { return fmt.Sprintf("%v/%#x", a.GID.Addr(), a.QPN) }
 

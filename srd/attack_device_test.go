@@ -6,8 +6,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"net"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -220,101 +218,6 @@ func TestCloseBesideCalls(t *testing.T) {
 		close(stop)
 		calls.Wait()
 	}
-}
-
-// A deadline counts for calls that wait already, as that of any net.PacketConn: a server
-// is stopped by one.
-func TestDeadlineOfWaitingCalls(t *testing.T) {
-	a, b := pair(t, srd.Config{})
-	c := a.PacketConn(srd.Reliable)
-	ended := make(chan error)
-	read := func() {
-		_, _, err := c.ReadFrom(make([]byte, 10))
-		ended <- err
-	}
-	go read()
-	go read()
-	time.Sleep(10 * time.Millisecond)
-	require.NoError(t, c.SetReadDeadline(time.Now()))
-	require.ErrorIs(t, <-ended, os.ErrDeadlineExceeded)
-	require.ErrorIs(t, <-ended, os.ErrDeadlineExceeded)
-	// One that is put off, or taken away, lets them wait.
-	for {
-		soon := time.Now().Add(20 * time.Millisecond)
-		require.NoError(t, c.SetReadDeadline(soon))
-		go read()
-		time.Sleep(5 * time.Millisecond)
-		require.NoError(t, c.SetReadDeadline(time.Time{}))
-		if time.Now().Before(soon) {
-			break
-		}
-		// A busy machine was too late: the call may have ended. Once more.
-		require.NoError(t, c.SetReadDeadline(time.Now()))
-		require.ErrorIs(t, <-ended, os.ErrDeadlineExceeded)
-	}
-	time.Sleep(50 * time.Millisecond)
-	require.NoError(t, b.Send(ctxOf(t), a.Addr(), []byte("hello")))
-	require.NoError(t, <-ended)
-	go func() {
-		_, err := c.WriteTo([]byte("hello"), unheard(t, a, b))
-		ended <- err
-	}()
-	time.Sleep(10 * time.Millisecond)
-	require.NoError(t, c.SetWriteDeadline(time.Now()))
-	require.ErrorIs(t, <-ended, os.ErrDeadlineExceeded)
-	var timeout net.Error
-	require.NoError(t, c.SetReadDeadline(time.Now()))
-	go read()
-	require.ErrorAs(t, <-ended, &timeout)
-	require.True(t, timeout.Timeout())
-}
-
-// A connection is what net.PacketConn says: a datagram may be empty, what does not fit is lost
-// and the next one comes whole, a deadline in the past counts though something is there, and
-// Close ends calls that wait.
-func TestPacketConnContract(t *testing.T) {
-	a, b := pair(t, srd.Config{})
-	ca, cb := a.PacketConn(srd.Ordered), b.PacketConn(srd.Ordered)
-	for _, text := range []string{"", "too long", "whole", "last"} {
-		n, err := ca.WriteTo([]byte(text), cb.LocalAddr())
-		require.NoError(t, err)
-		require.Len(t, text, n)
-	}
-	buf := make([]byte, 5)
-	for _, want := range []string{"", "too l", "whole"} {
-		n, from, err := cb.ReadFrom(buf)
-		require.NoError(t, err)
-		require.Equal(t, want, string(buf[:n]))
-		require.Equal(t, a.Addr(), from)
-	}
-	require.NoError(t, cb.SetDeadline(time.Now().Add(-time.Second)))
-	_, _, err := cb.ReadFrom(buf)
-	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-	_, err = cb.WriteTo(buf, ca.LocalAddr())
-	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-	require.NoError(t, cb.SetDeadline(time.Time{}))
-	n, _, err := cb.ReadFrom(nil)
-	require.NoError(t, err, "it is gone, too")
-	require.Zero(t, n)
-
-	_, err = ca.WriteTo(buf, nil)
-	require.ErrorIs(t, err, verbs.ErrAttributes)
-	nobody := unheard(t, a, b)
-	ended := make(chan error, 2)
-	go func() {
-		_, _, err := ca.ReadFrom(buf)
-		ended <- err
-	}()
-	go func() {
-		_, err := ca.WriteTo([]byte("hello"), nobody)
-		ended <- err
-	}()
-	time.Sleep(10 * time.Millisecond)
-	require.NoError(t, ca.Close())
-	for range 2 {
-		require.ErrorIs(t, <-ended, net.ErrClosed)
-	}
-	require.ErrorIs(t, ca.SetDeadline(time.Now()), net.ErrClosed)
 }
 
 // Bytes of a message that is given up are the program's at once: what arrives all the same

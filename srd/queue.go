@@ -22,10 +22,6 @@ func (ep *Endpoint) Destination(to Addr, s Service) *Destination {
 	return &Destination{ep: ep, to: to, service: s}
 }
 
-// Addr returns the peer's address, and Service the service by which messages are sent.
-func (c *Destination) Addr() Addr       { return c.to }
-func (c *Destination) Service() Service { return c.service }
-
 // Send sends to the context's peer by its service, as [Endpoint.Send] does.
 func (c *Destination) Send(ctx context.Context, data ...[]byte) error {
 	return c.ep.send(ctx, c.to, c.service, data)

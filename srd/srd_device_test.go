@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -386,28 +385,6 @@ func TestSourcePorts(t *testing.T) {
 	require.Len(t, ports, 6)
 }
 
-// net.PacketConn
-func TestPacketConn(t *testing.T) {
-	a, b := pair(t, srd.Config{})
-	ca, cb := a.PacketConn(srd.Ordered), b.PacketConn(srd.Ordered)
-	for i := range 20 {
-		n, err := ca.WriteTo(pattern(i, 100*i), cb.LocalAddr())
-		require.NoError(t, err)
-		require.Equal(t, max(8, 100*i), n)
-		buf := make([]byte, 5000)
-		n, from, err := cb.ReadFrom(buf)
-		require.NoError(t, err)
-		require.Equal(t, pattern(i, 100*i), buf[:n])
-		require.Equal(t, a.Addr(), from)
-	}
-	require.NoError(t, cb.SetReadDeadline(time.Now().Add(10*time.Millisecond)))
-	_, _, err := cb.ReadFrom(make([]byte, 10))
-	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-	require.NoError(t, cb.Close())
-	_, _, err = cb.ReadFrom(make([]byte, 10))
-	require.ErrorIs(t, err, net.ErrClosed)
-}
-
 // Queues share an endpoint, and those of one service a context; a queue that is closed
 // gives its messages up, and the others go on.
 func TestQueues(t *testing.T) {
@@ -494,7 +471,6 @@ func TestClosed(t *testing.T) {
 	require.NoError(t, a.Close())
 	require.NoError(t, a.Close())
 	waits.Wait()
-	conn := a.PacketConn(srd.Reliable)
 	for name, call := range map[string]func() error{
 		"Receive": receive, "Wait": wait, "Send": send,
 		"Context.Send": func() error { return a.Destination(b.Addr(), srd.Ordered).Send(ctxOf(t)) },
@@ -503,13 +479,5 @@ func TestClosed(t *testing.T) {
 	} {
 		require.ErrorIs(t, call(), verbs.ErrClosed, name)
 	}
-	for name, call := range map[string]func() error{
-		"ReadFrom":    func() error { _, _, err := conn.ReadFrom(nil); return err },
-		"WriteTo":     func() error { _, err := conn.WriteTo(nil, b.Addr()); return err },
-		"SetDeadline": func() error { return conn.SetDeadline(time.Time{}) },
-	} {
-		require.ErrorIs(t, call(), net.ErrClosed, name)
-	}
-	require.NoError(t, conn.Close())
 	require.NoError(t, q.Close())
 }

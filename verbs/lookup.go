@@ -116,7 +116,7 @@ func ResolvePathFrom(ctx context.Context, src, dst netip.Addr) (Path, error) {
 // ofNetpath says what netpath says, as this package.
 func ofNetpath(err error) error {
 	if e, ok := errors.AsType[*netpath.OpError](err); ok {
-		return (*OpError)(e)
+		return &OpError{Op: e.Op, Object: e.Object, Detail: e.Detail, Err: e.Err}
 	}
 	return err
 }

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/backoff"
 )
 
 // ReceiverConfig configures a receiver. The zero value is fine.
@@ -295,9 +297,8 @@ func (r *Receiver) end() error {
 		r.qp.dieIn(life, opError("use", r.qp.named(), ErrClosed))
 		r.takeDownIn(life)
 	}
-	for pause := 20 * time.Microsecond; r.inside.Load() > 0; pause = min(2*pause, time.Millisecond) {
+	for pause := backoff.New(20*time.Microsecond, time.Millisecond); r.inside.Load() > 0; pause.Sleep() {
 		r.notify()
-		time.Sleep(pause)
 	}
 	r.qp.recvCQ.unroute(r.index, len(r.slots), r.cutOff)
 	r.qp.receiver.Store(nil)

@@ -3,6 +3,8 @@ package verbs
 import (
 	"context"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/backoff"
 )
 
 // What came lies in a ring of slots until a Receive takes it.
@@ -239,9 +241,8 @@ func (r *Receiver) something() bool {
 
 // notify wakes all waiting goroutines, after the end.
 func (r *Receiver) notify() {
-	for pause := 20 * time.Microsecond; r.waiting.Load() > 0 && r.something(); pause = min(2*pause, 5*time.Millisecond) {
+	for pause := backoff.New(20*time.Microsecond, 5*time.Millisecond); r.waiting.Load() > 0 && r.something(); pause.Sleep() {
 		r.nudge()
 		r.router.cq.wake()
-		time.Sleep(pause)
 	}
 }

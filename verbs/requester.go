@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/backoff"
 	"github.com/goverbs/goverbs/internal/turn"
 )
 
@@ -221,14 +222,13 @@ func (r *Requester) busy() bool { return r.credits.Load() < r.capacity }
 
 // Close waits here until all calls have taken their results, which are ready.
 func (r *Requester) answered() {
-	for pause := 10 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
+	for pause := backoff.New(10*time.Microsecond, time.Millisecond); ; pause.Sleep() {
 		r.mu.Lock()
 		taken := len(r.slots) - len(r.free)
 		r.mu.Unlock()
 		if taken <= int(r.unwaited.Load()) {
 			return
 		}
-		time.Sleep(pause)
 	}
 }
 

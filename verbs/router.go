@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/backoff"
 	"github.com/goverbs/goverbs/internal/turn"
 )
 
@@ -264,7 +265,7 @@ func (rt *router) deliver(wcs []WC) {
 func (rt *router) reclaim(q *QP, life uint32, busy func() bool) error {
 	const patience = 2 * time.Second
 	end := time.Now().Add(patience)
-	for pause := 20 * time.Microsecond; busy() && time.Now().Before(end); pause = min(2*pause, 5*time.Millisecond) {
+	for pause := backoff.New(20*time.Microsecond, 5*time.Millisecond); busy() && time.Now().Before(end); pause.Sleep() {
 		// rxe looks at what is posted to a queue pair in error only when it is
 		// told of the error again.
 		if err := q.stateIn(life, StateError); errors.Is(err, errRevived) {
@@ -278,7 +279,6 @@ func (rt *router) reclaim(q *QP, life uint32, busy func() bool) error {
 			}
 		}
 		rt.cq.wake()
-		time.Sleep(pause)
 	}
 	if !busy() {
 		return nil
@@ -305,8 +305,7 @@ func (rt *router) broken(err error) {
 func (rt *router) hold() {
 	rt.wanted.Add(1)
 	defer rt.wanted.Add(-1)
-	for pause := 10 * time.Microsecond; !rt.turn.Try(); pause = min(2*pause, time.Millisecond) {
+	for pause := backoff.New(10*time.Microsecond, time.Millisecond); !rt.turn.Try(); pause.Sleep() {
 		rt.cq.wake()
-		time.Sleep(pause)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/internal/backoff"
 )
 
 // Wait polls the queue like [CQ.Poll] until there is a completion. It spins
@@ -79,14 +80,13 @@ func (c *CQ) evict() {
 	if c.wait.file == nil {
 		return
 	}
-	for pause := 10 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
+	for pause := backoff.New(10*time.Microsecond, time.Millisecond); ; pause.Sleep() {
 		select {
 		case c.wait.turn <- struct{}{}:
 			<-c.wait.turn
 			return
 		default:
 			c.wake()
-			time.Sleep(pause)
 		}
 	}
 }

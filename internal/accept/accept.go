@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/backoff"
 )
 
 // Between attempts while there is no room for a connection.
@@ -49,7 +51,7 @@ func (a *Acceptor) Short() bool { return a.waiting.Load() }
 // error is the end of the listener. One goroutine at a time calls Next.
 func (a *Acceptor) Next(over <-chan struct{}) (net.Conn, error) {
 	defer a.waiting.Store(false)
-	for pause := shortPause; ; pause = min(2*pause, longPause) {
+	for pauses := backoff.New(shortPause, longPause); ; {
 		conn, err := a.l.Accept()
 		if err == nil || !scarce(err) {
 			return conn, err
@@ -60,9 +62,7 @@ func (a *Acceptor) Next(over <-chan struct{}) (net.Conn, error) {
 			a.begins(err)
 		}
 		a.last = time.Now()
-		select {
-		case <-time.After(pause):
-		case <-over:
+		if !pauses.WaitUnless(over) {
 			return nil, err
 		}
 	}

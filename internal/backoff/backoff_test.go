@@ -27,6 +27,13 @@ func TestBackoff(t *testing.T) {
 		cancel()
 		began := time.Now()
 		require.ErrorIs(t, b.Wait(ctx), context.Canceled)
+		over := make(chan struct{})
+		close(over)
+		require.False(t, b.WaitUnless(over))
 		require.Zero(t, time.Since(began))
+		b.Reset()
+		require.True(t, b.WaitUnless(nil))
+		b.Sleep()
+		require.Equal(t, 3*time.Millisecond, time.Since(began))
 	})
 }

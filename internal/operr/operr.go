@@ -3,6 +3,7 @@
 package operr
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -20,17 +21,26 @@ type Error struct {
 	Object string // such as "qp 0x11" or "rxe0"
 	Detail string // what is known of the cause, or empty
 	Err    error  // a sentinel, an errno, or both joined
+	pkg    string // whose error it is; empty: of package verbs
 }
 
-func (e *Error) Error() string { return Text("verbs", e.Op, e.Object, e.Err, e.Detail) }
+func (e *Error) Error() string {
+	return Text(cmp.Or(e.pkg, "verbs"), e.Op, e.Object, e.Err, e.Detail)
+}
+
 func (e *Error) Unwrap() error { return e.Err }
 
-// New returns an [*Error], or nil if err is.
+// New returns an [*Error] of package verbs, or nil if err is.
 func New(op, object string, err error, detail ...any) error {
+	return In("verbs", op, object, err, detail...)
+}
+
+// In is New for an error of another package.
+func In(pkg, op, object string, err error, detail ...any) error {
 	if err == nil {
 		return nil
 	}
-	e := &Error{Op: op, Object: object, Err: err}
+	e := &Error{Op: op, Object: object, Err: err, pkg: pkg}
 	if len(detail) > 0 {
 		e.Detail = fmt.Sprint(detail...)
 	}

@@ -42,3 +42,15 @@ func TestClass(t *testing.T) {
 	require.EqualError(t, err, "closed: EOF")
 	require.EqualError(t, Class(closed, errors.New("verbs: read: EOF")), "closed: read: EOF")
 }
+
+// An error names its package, and its cause once, on one line.
+func TestErrorOfPackage(t *testing.T) {
+	require.NoError(t, In("dc", "connect", "x", nil))
+	inner := New("modify", "qp 0x11", errors.New("refused"))
+	err := In("dc", "connect", "10.77.0.1", errors.Join(inner, errors.New("closed")))
+	require.EqualError(t, err, "dc: connect 10.77.0.1: modify qp 0x11: refused; closed")
+	require.EqualError(t, &Error{Op: "use", Object: "x", Err: ErrClosed}, "verbs: use x: closed")
+	e, ok := errors.AsType[*Error](err)
+	require.True(t, ok)
+	require.Equal(t, "connect", e.Op)
+}

@@ -2,7 +2,6 @@ package netpath
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
 
 	"github.com/goverbs/goverbs/internal/operr"
@@ -28,16 +27,10 @@ var (
 	ErrNoGID = errors.New("no matching GID")
 )
 
-// OpError is the failure of one operation on one object.
-type OpError struct {
-	Op     string // such as "look up"
-	Object string // such as "10.77.0.1" or "eth0"
-	Detail string // what is known of the cause, or empty
-	Err    error  // a sentinel of this package, an errno, or both joined
-}
-
-func (e *OpError) Error() string { return operr.Text("netpath", e.Op, e.Object, e.Err, e.Detail) }
-func (e *OpError) Unwrap() error { return e.Err }
+// OpError is the failure of one operation on one object: Op, such as "look up", and Object, such as
+// "10.77.0.1" or "eth0"; Err is a sentinel of this package, an errno, or both joined; Detail is
+// what is known of the cause, or empty.
+type OpError = operr.Error
 
 // zoned returns an error of that kind if an address needs a zone and has none.
 func zoned(op string, a netip.Addr, kind error) error {
@@ -48,8 +41,5 @@ func zoned(op string, a netip.Addr, kind error) error {
 }
 
 func opError(op, object string, err error, detail ...any) error {
-	if err == nil {
-		return nil
-	}
-	return &OpError{Op: op, Object: object, Detail: fmt.Sprint(detail...), Err: err}
+	return operr.In("netpath", op, object, err, detail...)
 }

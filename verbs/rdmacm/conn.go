@@ -116,10 +116,6 @@ func (c *Conn) Err() error {
 	}
 }
 
-// Hints sends [ErrAddrChanged] when the hardware address behind the local address has
-// changed. The connection goes on as before.
-func (c *Conn) Hints() <-chan error { return c.id.hints }
-
 // Disconnect ends the connection and waits until the peer knows. Sends that have not
 // completed are flushed, so wait for them first. The object stays open until Close.
 func (c *Conn) Disconnect(ctx context.Context) error {

@@ -122,12 +122,6 @@ func (c *Peer) find(find func(*Peer) (*cgo.CMEvent, error)) error {
 // Destination is where to send. It is valid until Close.
 func (c *Peer) Destination() verbs.Destination { return c.dest }
 
-// QP is the queue pair to send from.
-func (c *Peer) QP() *verbs.QP { return c.prepared.setup.QP }
-
-// Device is the device of the queue pair.
-func (c *Peer) Device() *verbs.Device { return c.prepared.setup.Device }
-
 // PrivateData is what the service sent with its reply, padded with zeros.
 func (c *Peer) PrivateData() []byte { return c.private }
 

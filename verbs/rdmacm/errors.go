@@ -17,9 +17,6 @@ var (
 	// ErrDeviceRemoved: the device was unplugged or its driver unloaded; close
 	// everything that was made on it.
 	ErrDeviceRemoved = errors.New("device removed")
-	// ErrAddrChanged: the hardware address behind the local IP address changed,
-	// as in the failover of a bond. Connections stay where they were.
-	ErrAddrChanged = errors.New("address changed")
 )
 
 // RejectedError is the reply of a peer that refuses the connection, or of a host without

@@ -23,7 +23,6 @@ type cmID struct {
 	steps  chan cgo.CMEvent // ends of the steps that a call waits for
 	closed chan struct{}    // closed when Close begins
 	down   chan struct{}    // closed at the first event that ends the id's use
-	hints  chan error       // changed addresses
 	once   sync.Once
 	shut   sync.Once
 	cause  error // why down is closed
@@ -66,7 +65,7 @@ func (m *CM) adoptID(id cgo.CMID) (*cmID, error) {
 
 func (m *CM) prepareID() *cmID {
 	i := &cmID{cm: m, token: tokens.Add(1), steps: make(chan cgo.CMEvent, 4),
-		closed: make(chan struct{}), down: make(chan struct{}), hints: make(chan error, 1)}
+		closed: make(chan struct{}), down: make(chan struct{})}
 	m.mu.Lock()
 	m.ids[i.token] = i
 	m.mu.Unlock()
@@ -119,11 +118,9 @@ func (i *cmID) on(ev *cgo.CMEvent) {
 		i.life.With("look at", func() error { deviceRemoved(cgo.CMContext(i.id)); return nil })
 		i.end(ErrDeviceRemoved)
 	case eventAddrChange:
+		// The hardware address behind the local one has changed, as in the failover of a bond.
+		// Connections stay where they were.
 		i.cm.log.Warn("address change", "id", i.life.Label)
-		select {
-		case i.hints <- operr.New("use", i.life.Label, ErrAddrChanged):
-		default:
-		}
 	case eventTimewaitExit:
 	case eventUnreachable:
 		if i.connected() {

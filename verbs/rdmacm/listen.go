@@ -20,8 +20,6 @@ type ListenConfig struct {
 	// Backlog is how many requests may wait for Accept; further ones are
 	// rejected. 0 means 128.
 	Backlog int
-	// ReuseAddr allows an address that another listener uses.
-	ReuseAddr bool
 	// TOS is the type of service of the packets of accepted connections.
 	TOS uint8
 }
@@ -99,11 +97,6 @@ func (l *Listener) listen(m *CM, space int, at netip.AddrPort, cfg *ListenConfig
 	id.request = func(ev *cgo.CMEvent) { l.arrived(m, ev) }
 	var bound cgo.SockAddr
 	err = id.do("listen at", func() error {
-		if cfg.ReuseAddr {
-			if err := cgo.CMSetReuseAddr(id.id, true); err != nil {
-				return err
-			}
-		}
 		if cfg.TOS != 0 {
 			if err := cgo.CMSetTOS(id.id, cfg.TOS); err != nil {
 				return err
@@ -156,8 +149,8 @@ func (l *Listener) arrived(m *CM, ev *cgo.CMEvent) {
 		m.log.Warn("connection request", "err", errors.Join(err, cgo.CMDestroyID(ev.ID)))
 		return
 	}
-	local, remote := cgo.CMAddrs(ev.ID)
-	r := &Request{id: id, typ: l.typ, ev: *ev, local: local.AddrPort(), remote: remote.AddrPort()}
+	_, remote := cgo.CMAddrs(ev.ID)
+	r := &Request{id: id, typ: l.typ, ev: *ev, remote: remote.AddrPort()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.shut {

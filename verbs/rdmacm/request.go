@@ -16,16 +16,12 @@ type Request struct {
 	id       *cmID
 	typ      verbs.QPType
 	ev       cgo.CMEvent
-	local    netip.AddrPort
 	remote   netip.AddrPort
 	answered atomic.Bool
 }
 
 // PrivateData is what the peer sent along, padded with zeros.
 func (r *Request) PrivateData() []byte { return privateData(&r.ev) }
-
-// LocalAddr is the address that the peer asked for.
-func (r *Request) LocalAddr() netip.AddrPort { return r.local }
 
 // RemoteAddr is the address of the peer.
 func (r *Request) RemoteAddr() netip.AddrPort { return r.remote }

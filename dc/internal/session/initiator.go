@@ -77,9 +77,6 @@ func (x *Context) Live() bool {
 	return x.state == attached || x.state == draining || x.state == aborting
 }
 
-// Outstanding returns how many requests of it have not completed.
-func (x *Context) Outstanding() int { return x.outstanding }
-
 // disconnect is a Detach without a reply so far.
 type disconnect struct {
 	m     wire.Message

@@ -24,12 +24,6 @@ const (
 	Arbitration                // it could go, and others come first
 )
 
-func (r Reason) String() string {
-	return [...]string{"goes", "finished", "link paused", "queue pair in error", "behind others of its flow", "responses overdue", "OrdPktActive", "send queue",
-		"no slicing unit", "READs of the device", "cap of its class", "threshold", "another one is due", "solicited rate",
-		"outbound budget", "arbitration"}[r]
-}
-
 // own reports whether the limit concerns only the flow, and ends only by an event of the flow.
 func (r Reason) own() bool { return r >= Down && r <= SendQueue }
 
@@ -116,38 +110,3 @@ func (s *Shaper) wakeAt(at time.Duration) {
 
 // Wake returns when [Shaper.Next] has to be called again, if nothing else happens.
 func (s *Shaper) Wake() (at time.Duration, ok bool) { return s.wake, s.wake != 0 }
-
-// Explain returns the limit that holds a request now.
-func (s *Shaper) Explain(r Request, now time.Duration) Reason {
-	c := &s.cmds[r]
-	if c.sliced && c.failed == 0 {
-		if c.ended {
-			return Finished
-		}
-		return None
-	}
-	f := &s.flows[c.flow]
-	switch {
-	case s.paused:
-		return Paused
-	case f.down:
-		return Down
-	}
-	s.in.refill(now)
-	s.out.refill(now)
-	var p candidate
-	at := int32(r)
-	if !(s.nextPut(&p, c.flow) && p.cmd == at || s.nextGet(&p, c.flow) && p.cmd == at) {
-		return Behind
-	}
-	wake := s.wake
-	reason := s.limit(&p)
-	s.wake = wake
-	switch {
-	case reason != None:
-		return reason
-	case f.unit == none:
-		return NoUnit
-	}
-	return Arbitration
-}

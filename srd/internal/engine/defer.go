@@ -16,7 +16,7 @@ func (e *Engine) defers(f *txFlow, room int) bool {
 
 // exceeds returns how many packets of a flow have no number yet, or any value above n.
 func (e *Engine) exceeds(f *txFlow, n int) (waiting int) {
-	for i := f.head; i != none && waiting <= n; i = e.messages[i].next {
+	for i := f.Head; i != none && waiting <= n; i = e.links.Next(i) {
 		waiting += int(e.messages[i].count - e.messages[i].sent)
 	}
 	return waiting

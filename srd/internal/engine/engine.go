@@ -149,7 +149,7 @@ type Engine struct {
 	senders  senders
 
 	messages   []message
-	unused     uint32 // the first free message
+	links      session.Links // of the messages
 	flows      []*inflight
 	networks   []*network
 	masks      []*wire.Mask // empty ones
@@ -166,7 +166,7 @@ type Engine struct {
 // New returns an engine.
 func New(cfg Config) *Engine {
 	cfg.defaults()
-	e := &Engine{cfg: cfg, unused: none, fragment: cfg.MTU - wire.Overhead, target: cfg.Target, ackDelay: cfg.AckDelay}
+	e := &Engine{cfg: cfg, fragment: cfg.MTU - wire.Overhead, target: cfg.Target, ackDelay: cfg.AckDelay}
 	e.Init(cfg.Config, session.Hooks{Make: e.makePeer, Unsettled: e.peerUnsettled, Tick: e.tick, End: e.end, Begin: e.begin, Establish: e.establish, Forget: e.forget})
 	e.prepare()
 	return e
@@ -194,4 +194,4 @@ func (e *Engine) Fragment() int { return e.fragment }
 const never = session.Never
 
 // none is no index.
-const none = ^uint32(0)
+const none = session.None

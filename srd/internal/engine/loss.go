@@ -5,7 +5,7 @@ import "time"
 // waits reports whether there is something to be sent to a peer, given room.
 func (e *Engine) waits(p *peer) bool {
 	for _, f := range &p.tx {
-		if f != nil && (f.head != none || e.nextLost(f) != none) {
+		if f != nil && (f.Head != none || e.nextLost(f) != none) {
 			return true
 		}
 	}

@@ -228,7 +228,7 @@ func (n *node) check() {
 			t.Fatalf("node %d: %d packets to %d are under way", n.id, p.flying, idOf(p.Addr))
 		}
 		for _, f := range p.tx {
-			if f != nil && (f.live != nil || f.head != none || f.tail != none || f.una != f.nxt) {
+			if f != nil && (f.live != nil || f.Queue != session.EmptyQueue || f.una != f.nxt) {
 				t.Fatalf("node %d: flow %d to %d is not idle: %+v", n.id, f.service, idOf(p.Addr), *f)
 			}
 		}
@@ -238,11 +238,12 @@ func (n *node) check() {
 			}
 		}
 	}
-	free := 0
-	for i := n.e.unused; i != none; i = n.e.messages[i].next {
-		free++
+	for k := range n.e.messages {
+		if i := n.e.links.New(); uint64(i) >= uint64(len(n.e.messages)) {
+			t.Fatalf("node %d: %d of %d messages are free", n.id, k, len(n.e.messages))
+		}
 	}
-	if free != len(n.e.messages) {
-		t.Fatalf("node %d: %d of %d messages are free", n.id, free, len(n.e.messages))
+	for i := range n.e.messages {
+		n.e.links.Free(uint32(i))
 	}
 }

@@ -25,9 +25,9 @@ func (e *Engine) cut(p *peer, n int) {
 		if f == nil {
 			continue
 		}
-		for i := f.head; i != none; {
+		for i := f.Head; i != none; {
 			m := &e.messages[i]
-			next := m.next
+			next := e.links.Next(i)
 			switch {
 			case m.sent > 0:
 			case m.total > p.Limits.Message:
@@ -44,7 +44,7 @@ func (e *Engine) cut(p *peer, n int) {
 // carries.
 func (e *Engine) fits(p *peer) bool {
 	for _, f := range &p.tx {
-		if f != nil && f.head != none && e.messages[f.head].count > 1 {
+		if f != nil && f.Head != none && e.messages[f.Head].count > 1 {
 			return false
 		}
 	}

@@ -160,7 +160,7 @@ func (e *Engine) makePart(p *peer, k *wire.Packet, o *Out) bool {
 			e.fill(f, seq, int(f.live.at(seq).path), k, o)
 			k.RespondNow = true
 			return true
-		case f.head != none && f.nxt-f.una < wire.Window:
+		case f.Head != none && f.nxt-f.una < wire.Window:
 			if e.defers(f, room) {
 				continue
 			}
@@ -175,8 +175,8 @@ func (e *Engine) makePart(p *peer, k *wire.Packet, o *Out) bool {
 				f.live.at(seq).long = true
 			}
 			e.fill(f, seq, -1, k, o)
-			k.RespondNow = room == 1 || m.now && f.head == none || m.reason != 0
-			if room > 1 && f.head != none && f.nxt-f.una < wire.Window {
+			k.RespondNow = room == 1 || m.now && f.Head == none || m.reason != 0
+			if room > 1 && f.Head != none && f.nxt-f.una < wire.Window {
 				k.More, f.live.more = true, e.Now
 			}
 			return true

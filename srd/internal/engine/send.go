@@ -16,7 +16,6 @@ type message struct {
 	settled  uint32
 	refused  uint32
 	blame    uint32 // the first part in the way
-	next     uint32 // in the flow's queue, or among the free
 	gen      uint32
 	fragment uint16
 	reason   Status // why it was given up, or 0
@@ -29,14 +28,14 @@ type message struct {
 // each as packets with consecutive numbers. While nothing is under way there is no
 // more of it than this.
 type txFlow struct {
-	p          *peer
-	service    uint8
-	una, nxt   uint32 // the first packet that is not settled, and the next one
-	head, tail uint32 // messages that have packets without a number
-	live       *inflight
+	session.Queue // messages that have packets without a number
+	p             *peer
+	service       uint8
+	una, nxt      uint32 // the first packet that is not settled, and the next one
+	live          *inflight
 }
 
-func (f *txFlow) busy() bool { return f.head != none || f.live != nil }
+func (f *txFlow) busy() bool { return f.Head != none || f.live != nil }
 
 // unsettled reports whether a message to a peer is not settled.
 func (e *Engine) unsettled(p *peer) bool {
@@ -77,36 +76,25 @@ func (e *Engine) Send(to wire.Addr, m Message) (Handle, error) {
 	}
 	f := p.tx[m.Service]
 	if f == nil {
-		f = &txFlow{p: p, service: m.Service, head: none, tail: none}
+		f = &txFlow{p: p, service: m.Service, Queue: session.EmptyQueue}
 		p.tx[m.Service] = f
 	}
-	i := e.newMessage()
+	i := e.links.New()
+	if uint64(i) == uint64(len(e.messages)) {
+		e.messages = append(e.messages, message{})
+	}
 	g := &e.messages[i]
 	*g = message{
-		tag: m.Tag, flow: f, total: uint32(m.Len), count: wire.Count(uint32(m.Len), p.Fragment), next: none, gen: g.gen + 1,
+		tag: m.Tag, flow: f, total: uint32(m.Len), count: wire.Count(uint32(m.Len), p.Fragment), gen: g.gen + 1,
 		fragment: p.Fragment, now: m.Now, parts: m.Parts,
 	}
-	if f.head == none {
-		f.head = i
-	} else {
-		e.messages[f.tail].next = i
-	}
-	f.tail = i
+	e.links.Push(&f.Queue, i)
 	if p.State == session.Known {
 		e.Greet(&p.Peer)
 	}
 	e.Enqueue(&p.Peer)
 	e.Wake(&p.Peer, p.Progress+e.cfg.PeerTimeout)
 	return Handle(uint64(g.gen)<<32 | uint64(i)), nil
-}
-
-func (e *Engine) newMessage() uint32 {
-	if i := e.unused; i != none {
-		e.unused = e.messages[i].next
-		return i
-	}
-	e.messages = append(e.messages, message{})
-	return uint32(len(e.messages) - 1)
 }
 
 // Cancel gives a message up, unless it is settled. Its status shows whether that came
@@ -130,7 +118,7 @@ func (e *Engine) abort(i uint32, why Status) {
 	m.reason = why
 	if m.sent == 0 {
 		m.blame = 0
-		e.unqueue(f, i)
+		e.links.Remove(&f.Queue, i)
 		e.finish(i)
 		return
 	}
@@ -147,26 +135,6 @@ func (e *Engine) abort(i uint32, why Status) {
 	}
 }
 
-// unqueue takes a message that has not begun out of the queue of its flow.
-func (e *Engine) unqueue(f *txFlow, i uint32) {
-	prev := none
-	for j := f.head; j != none; prev, j = j, e.messages[j].next {
-		if j != i {
-			continue
-		}
-		next := e.messages[j].next
-		if prev == none {
-			f.head = next
-		} else {
-			e.messages[prev].next = next
-		}
-		if f.tail == i {
-			f.tail = prev
-		}
-		return
-	}
-}
-
 // finish reports the status of a message, and forgets it.
 func (e *Engine) finish(i uint32) {
 	m := &e.messages[i]
@@ -177,7 +145,8 @@ func (e *Engine) finish(i uint32) {
 	}
 	f := m.flow
 	r.Limit, r.Stranger = f.p.Limits.Message, f.p.Epoch == 0
-	m.flow, m.next, e.unused = nil, e.unused, i
+	m.flow = nil
+	e.links.Free(i)
 	e.cfg.Host.Settled(r)
 	e.settle(f)
 }
@@ -191,7 +160,7 @@ func (e *Engine) settle(f *txFlow) {
 
 // number gives the next packet of a flow its number seq, and returns it and its message i.
 func (e *Engine) number(f *txFlow) (i, seq uint32) {
-	i = f.head
+	i = f.Head
 	m := &e.messages[i]
 	seq = f.nxt
 	f.nxt++
@@ -200,10 +169,7 @@ func (e *Engine) number(f *txFlow) (i, seq uint32) {
 	}
 	m.sent++
 	if m.sent == m.count {
-		f.head = m.next
-		if f.head == none {
-			f.tail = none
-		}
+		e.links.Pop(&f.Queue)
 	}
 	return i, seq
 }
@@ -287,8 +253,8 @@ func (e *Engine) fail(p *peer, all bool) {
 			f.live = pending
 			e.releaseFlow(f)
 		}
-		for f.head != none && (all || e.messages[f.head].sent > 0) {
-			e.unresponsive(f, f.head)
+		for f.Head != none && (all || e.messages[f.Head].sent > 0) {
+			e.unresponsive(f, f.Head)
 		}
 	}
 	if all && p.State == session.Greeting {
@@ -301,11 +267,8 @@ func (e *Engine) unresponsive(f *txFlow, i uint32) {
 	if m.flow == nil { // told already
 		return
 	}
-	if f.head == i {
-		f.head = m.next
-		if f.head == none {
-			f.tail = none
-		}
+	if f.Head == i {
+		e.links.Pop(&f.Queue)
 	}
 	if m.reason == 0 || m.settled < m.sent {
 		m.blame = m.settled

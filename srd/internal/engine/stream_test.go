@@ -450,6 +450,6 @@ func TestMoreAtTheEndOfTheWindow(t *testing.T) {
 	require.EqualValues(t, wire.Window, f.nxt-f.una)
 	require.Equal(t, f.nxt-1, last.Part.Seq)
 	require.Greater(t, mores, wire.Window/2)
-	require.NotEqual(t, none, f.head, "more waits")
+	require.NotEqual(t, none, f.Head, "more waits")
 	require.False(t, last.More)
 }

@@ -125,9 +125,9 @@ func (m *Machine) fail(p *peer, all bool) {
 			continue
 		}
 		m.abandon(f, false)
-		for all && f.head != none {
-			i := f.head
-			m.unqueue(f, i)
+		for all && f.Head != none {
+			i := f.Head
+			m.links.Remove(&f.Queue, i)
 			m.finish(i, engine.Unresponsive)
 		}
 	}
@@ -157,7 +157,7 @@ func (m *Machine) abandon(f *txFlow, again bool) {
 		}
 		i := c.message
 		g := &m.messages[i]
-		m.unqueue(f, i)
+		m.links.Remove(&f.Queue, i)
 		switch {
 		case !again:
 			m.finish(i, engine.Unresponsive)
@@ -165,7 +165,7 @@ func (m *Machine) abandon(f *txFlow, again bool) {
 			m.finish(i, g.reason)
 		default:
 			g.numbered, g.unsure, g.sent = false, false, 0
-			m.queueFirst(f, i)
+			m.links.PushFront(&f.Queue, i)
 		}
 	}
 	f.una = f.nxt

@@ -132,11 +132,11 @@ func (m *Machine) makeAgain(f *txFlow, k *wire.Packet, c *packet) bool {
 // makeNew makes the next packet of a message, which may be its first, and reports whether there
 // is one.
 func (m *Machine) makeNew(f *txFlow, k *wire.Packet, c *packet) bool {
-	if f.head == none {
+	if f.Head == none {
 		return false
 	}
-	g := &m.messages[f.head]
-	c.message = f.head
+	g := &m.messages[f.Head]
+	c.message = f.Head
 	if !g.numbered {
 		if f.nxt-f.una >= wire.Window || f.held {
 			return false
@@ -147,16 +147,13 @@ func (m *Machine) makeNew(f *txFlow, k *wire.Packet, c *packet) bool {
 			f.open = m.window()
 		}
 		e := &f.open[g.seq%wire.Window]
-		e.message, e.state = f.head, pending
+		e.message, e.state = f.Head, pending
 	}
 	m.put(g, g.sent, k, c)
 	if g.sent++; g.sent == g.count {
 		g.sentAt = m.Now
-		f.head = g.next
-		if f.head == none {
-			f.tail = none
-		}
-		k.RespondNow = g.now && f.head == none
+		m.links.Pop(&f.Queue)
+		k.RespondNow = g.now && f.Head == none
 	}
 	return true
 }

@@ -64,8 +64,8 @@ type Machine struct {
 	coming   int     // packets that may come of all senders
 
 	messages   []message
-	unused     uint32   // the first free message
-	packets    []packet // by slot
+	links      session.Links // of the messages
+	packets    []packet      // by slot
 	windows    []*txWindow
 	assemblies engine.Assemblies
 	waiting    engine.Waits
@@ -95,12 +95,12 @@ type packet struct {
 const never = session.Never
 
 // none is no index.
-const none = ^uint32(0)
+const none = session.None
 
 // New returns a machine.
 func New(cfg Config) *Machine {
 	cfg.defaults()
-	m := &Machine{cfg: cfg, unused: none, fragment: min(cfg.MTU-wire.Overhead, 1<<16-1), packets: make([]packet, cfg.Slots)}
+	m := &Machine{cfg: cfg, fragment: min(cfg.MTU-wire.Overhead, 1<<16-1), packets: make([]packet, cfg.Slots)}
 	m.Init(cfg.Config, session.Hooks{Make: m.makePeer, Unsettled: m.peerUnsettled, Tick: m.tick, End: m.end, Begin: m.begin, Establish: m.establish, Forget: m.forget})
 	return m
 }

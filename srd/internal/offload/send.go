@@ -16,7 +16,6 @@ type message struct {
 	count    uint32 // packets that it has
 	sent     uint32 // that were handed out
 	seq      uint32 // its number, once it has one
-	next     uint32 // in the flow's queue, or among the free
 	gen      uint32
 	sentAt   time.Duration // when it was handed out whole
 	fragment uint16        // bytes of each packet but the last
@@ -30,14 +29,14 @@ type message struct {
 // txFlow is the message flow of a transport context: messages are numbered, and cut one
 // after the other. While nothing is under way there is no more of it than this.
 type txFlow struct {
-	p          *peer
-	service    uint8
-	una, nxt   uint32 // the first number that is not settled, and the next one
-	head, tail uint32 // messages that are not handed out whole
-	open       *txWindow
-	again      []piece // to be sent before anything new
-	told       uint32  // stamp of the response that said last which messages wait
-	held       bool    // no message begins, since one waits for memory there
+	session.Queue // messages that are not handed out whole
+	p             *peer
+	service       uint8
+	una, nxt      uint32 // the first number that is not settled, and the next one
+	open          *txWindow
+	again         []piece // to be sent before anything new
+	told          uint32  // stamp of the response that said last which messages wait
+	held          bool    // no message begins, since one waits for memory there
 }
 
 // txWindow has the states of the numbers from una on.
@@ -63,7 +62,7 @@ type piece struct {
 
 func (p *peer) unsettled() bool {
 	for _, f := range p.tx {
-		if f != nil && (f.head != none || f.una != f.nxt) {
+		if f != nil && (f.Head != none || f.una != f.nxt) {
 			return true
 		}
 	}
@@ -94,25 +93,17 @@ func (m *Machine) Send(to wire.Addr, msg engine.Message) (engine.Handle, error) 
 	}
 	f := p.tx[msg.Service]
 	if f == nil {
-		f = &txFlow{p: p, service: msg.Service, head: none, tail: none}
+		f = &txFlow{p: p, service: msg.Service, Queue: session.EmptyQueue}
 		p.tx[msg.Service] = f
 	}
-	i := m.unused
-	if i == none {
-		i = uint32(len(m.messages))
+	i := m.links.New()
+	if uint64(i) == uint64(len(m.messages)) {
 		m.messages = append(m.messages, message{})
-	} else {
-		m.unused = m.messages[i].next
 	}
 	g := &m.messages[i]
-	*g = message{tag: msg.Tag, flow: f, total: uint32(msg.Len), count: wire.Count(uint32(msg.Len), p.Fragment), next: none, gen: g.gen + 1,
+	*g = message{tag: msg.Tag, flow: f, total: uint32(msg.Len), count: wire.Count(uint32(msg.Len), p.Fragment), gen: g.gen + 1,
 		fragment: p.Fragment, now: msg.Now, parts: msg.Parts}
-	if f.head == none {
-		f.head = i
-	} else {
-		m.messages[f.tail].next = i
-	}
-	f.tail = i
+	m.links.Push(&f.Queue, i)
 	if p.State == session.Known {
 		m.Greet(&p.Peer)
 	}
@@ -127,9 +118,9 @@ func (m *Machine) limit(p *peer) {
 		if f == nil {
 			continue
 		}
-		for i := f.head; i != none; {
+		for i := f.Head; i != none; {
 			g := &m.messages[i]
-			next := g.next
+			next := m.links.Next(i)
 			switch {
 			case g.numbered:
 			case g.total > p.Limits.Message:
@@ -166,7 +157,7 @@ func (m *Machine) abort(i uint32, why engine.Status) {
 		return
 	}
 	f := g.flow
-	m.unqueue(f, i)
+	m.links.Remove(&f.Queue, i)
 	if !g.numbered {
 		m.finish(i, why)
 		return
@@ -181,7 +172,7 @@ func (m *Machine) miss(i uint32, why engine.Status) {
 	g := &m.messages[i]
 	f := g.flow
 	f.open[g.seq%wire.Window].state = hole
-	m.unqueue(f, i)
+	m.links.Remove(&f.Queue, i)
 	m.cancel(f, g.seq)
 	m.finish(i, why)
 }
@@ -190,26 +181,6 @@ func (m *Machine) miss(i uint32, why engine.Status) {
 func (m *Machine) cancel(f *txFlow, seq uint32) {
 	f.again = append(f.again, piece{cancel: true, seq: seq})
 	m.Enqueue(&f.p.Peer)
-}
-
-// unqueue takes a message that was not handed out whole from the queue of its flow.
-func (m *Machine) unqueue(f *txFlow, i uint32) {
-	prev := none
-	for j := f.head; j != none; prev, j = j, m.messages[j].next {
-		if j != i {
-			continue
-		}
-		next := m.messages[j].next
-		if prev == none {
-			f.head = next
-		} else {
-			m.messages[prev].next = next
-		}
-		if f.tail == i {
-			f.tail = prev
-		}
-		return
-	}
 }
 
 // finish reports the status of a message, and forgets it.
@@ -228,7 +199,8 @@ func (m *Machine) finish(i uint32, s engine.Status) {
 			m.cfg.Host.PartSettled(g.tag, part, s)
 		}
 	}
-	g.flow, g.next, m.unused = nil, m.unused, i
+	g.flow = nil
+	m.links.Free(i)
 	m.cfg.Host.Settled(r)
 }
 
@@ -278,7 +250,7 @@ func (m *Machine) onResponse(p *peer, r *wire.Response, stamp uint32) {
 		default:
 			status = engine.Refused
 		}
-		m.unqueue(f, c.message)
+		m.links.Remove(&f.Queue, c.message)
 		m.finish(c.message, status)
 	}
 	for f.una != f.nxt && f.open[f.una%wire.Window].state == settled {
@@ -316,25 +288,16 @@ func (m *Machine) holdBack(f *txFlow, r *wire.Response) {
 		case !lacks && c.state == pending:
 		case waits:
 			if c.state == pending {
-				m.unqueue(f, i)
+				m.links.Remove(&f.Queue, i)
 			}
 			c.state, f.held = lacking, true
 		case g.reason == 0:
-			m.unqueue(f, i)
+			m.links.Remove(&f.Queue, i)
 			m.Stats.Retransmitted += uint64(g.sent)
 			c.state, g.sent, g.unsure = pending, 0, true // of each packet there may be two
-			m.queueFirst(f, i)
+			m.links.PushFront(&f.Queue, i)
 		}
 	}
-}
-
-// queueFirst puts a message in front of the others of its flow.
-func (m *Machine) queueFirst(f *txFlow, i uint32) {
-	m.messages[i].next = f.head
-	if f.head == none {
-		f.tail = i
-	}
-	f.head = i
 }
 
 // decided reports whether the receiver has taken or refused a message.

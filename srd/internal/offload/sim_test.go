@@ -480,12 +480,13 @@ func (w *world) end() {
 		if len(n.slots) != n.m.cfg.Slots {
 			t.Fatalf("node %d has %d of %d slots", n.id, len(n.slots), n.m.cfg.Slots)
 		}
-		free := 0
-		for i := n.m.unused; i != none; i = n.m.messages[i].next {
-			free++
+		for k := range n.m.messages {
+			if i := n.m.links.New(); uint64(i) >= uint64(len(n.m.messages)) {
+				t.Fatalf("node %d: %d of %d messages are free", n.id, k, len(n.m.messages))
+			}
 		}
-		if free != len(n.m.messages) {
-			t.Fatalf("node %d: %d of %d messages are free", n.id, free, len(n.m.messages))
+		for i := range n.m.messages {
+			n.m.links.Free(uint32(i))
 		}
 		for _, p := range n.m.peers {
 			if p.State == session.Vacant {
@@ -495,7 +496,7 @@ func (w *world) end() {
 				t.Fatalf("node %d: credit of %d packets to %d is lost: %s", n.id, p.underWay(), nodeOf(p.Addr), w.pair(n.id, nodeOf(p.Addr)))
 			}
 			for _, f := range p.tx {
-				if f != nil && (f.open != nil || f.head != none || f.tail != none || f.una != f.nxt || len(f.again) > 0) {
+				if f != nil && (f.open != nil || f.Queue != session.EmptyQueue || f.una != f.nxt || len(f.again) > 0) {
 					t.Fatalf("node %d: flow %d to %d is not idle: %+v", n.id, f.service, nodeOf(p.Addr), *f)
 				}
 			}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/backoff"
 	"github.com/goverbs/goverbs/internal/operr"
 )
 
@@ -126,8 +127,7 @@ func (l *Life) Destroyed() bool { return l.destroyed }
 // WaitIdle waits for calls in progress to return, which must end by themselves, as all on
 // the data path do. New calls may begin meanwhile.
 func (l *Life) WaitIdle() {
-	for pause := time.Microsecond; l.users.Load() > 0; pause = min(2*pause, time.Millisecond) {
-		time.Sleep(pause)
+	for pause := backoff.New(time.Microsecond, time.Millisecond); l.users.Load() > 0; pause.Sleep() {
 	}
 }
 
@@ -187,8 +187,7 @@ func (l *Life) Close(kind string, interrupt func(), destroy func() error) error 
 		interrupt()
 	}
 	// Calls under way are in C calls that end by themselves within microseconds.
-	for pause := time.Microsecond; l.users.Load() != closedBias; pause = min(2*pause, time.Millisecond) {
-		time.Sleep(pause)
+	for pause := backoff.New(time.Microsecond, time.Millisecond); l.users.Load() != closedBias; pause.Sleep() {
 	}
 	err := destroy()
 
