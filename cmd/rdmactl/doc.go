@@ -47,7 +47,7 @@
 // the gets that find something, by a sample of READs and calls.
 //
 // The hit rate is that of calls, including the gateway's. The server does not see the
-// hits of RDMA clients, which report a sample (by default one in 16). A server that does
+// hits of RDMA clients, which report a sample (one in 16). A server that does
 // not answer within five seconds is a failure; the others are still shown.
 //
 // # The way to another host
