@@ -17,6 +17,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/mirror"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/dc"
+	"github.com/goverbs/goverbs/internal/backoff"
 	"github.com/goverbs/goverbs/pacer"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -271,7 +272,8 @@ const attempt = 10 * time.Second
 
 // again connects, retrying until there is a session; it returns nil when the client closes.
 func (c *Client) again() *session {
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+	pause := backoff.New(10*time.Millisecond, time.Second)
+	for {
 		ctx, cancel := context.WithCancel(c.ctx)
 		limit := time.AfterFunc(attempt, cancel)
 		s, err := c.connect(ctx, c.ways(), func() { limit.Reset(attempt) })
@@ -286,9 +288,7 @@ func (c *Client) again() *session {
 			return s
 		}
 		c.set(nil, err)
-		select {
-		case <-time.After(pause):
-		case <-c.ctx.Done():
+		if pause.Wait(c.ctx) != nil {
 			return nil
 		}
 	}
