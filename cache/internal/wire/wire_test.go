@@ -220,6 +220,13 @@ func TestMessages(t *testing.T) {
 		}
 		_, err = again(append(bytes.Clone(m), 0))
 		require.ErrorIs(t, err, Malformed, name)
+		if empty := end(bytes.Clone(m[:HeaderSize]), 0); name != "bye" {
+			_, err = again(empty)
+			require.ErrorIs(t, err, Short, "%s without a body", name)
+		} else {
+			_, err = again(end(append(empty, 0), 0))
+			require.ErrorIs(t, err, Malformed, "%s with a body", name)
+		}
 	}
 	r, err := ReadRequest(messages()["request"])
 	require.NoError(t, err)
@@ -240,17 +247,22 @@ func TestRefusals(t *testing.T) {
 		_, err := ReadReply(AppendReply(nil, &r))
 		require.ErrorIs(t, c.Note(err), Malformed, "%+v", r)
 	}
+	reserved := AppendRequest(nil, &Request{Op: OpGet, Key: []byte("k")})
+	reserved[HeaderSize+72] = 1
+	_, err := ReadRequest(reserved)
+	require.ErrorIs(t, c.Note(err), Malformed, "what is reserved")
+	require.Equal(t, refusals, c.Note(refusals), "it is counted nowhere")
 	var d Deltas
 	require.ErrorIs(t, c.Note(d.Read(AppendDeltas(nil, &Deltas{List: []Delta{{Change: changes}}}))), Malformed)
 	require.Empty(t, d.List)
 	require.ErrorIs(t, c.Note(d.Read(AppendDeltas(nil, &Deltas{List: make([]Delta, MaxEntries+1)}))), Malformed)
-	_, err := ReadHorizon(AppendHorizon(nil, &Horizon{Applied: 1, Quiet: 2}))
+	_, err = ReadHorizon(AppendHorizon(nil, &Horizon{Applied: 1, Quiet: 2}))
 	require.ErrorIs(t, c.Note(err), Malformed)
 	_, err = ReadHorizon(messages()["map"])
 	require.ErrorIs(t, c.Note(err), Malformed, "another kind")
 	require.NoError(t, c.Note(nil))
-	require.Equal(t, uint64(14), c[Malformed])
-	require.Equal(t, uint64(14), c.Total())
+	require.Equal(t, uint64(15), c[Malformed])
+	require.Equal(t, uint64(15), c.Total())
 	require.Equal(t, "cache: record is dead", Dead.Error())
 }
 
@@ -396,4 +408,21 @@ func TestOddBucketsAndChunks(t *testing.T) {
 	c := AppendChunk(nil, &Chunk{Epoch: 1, Last: true})
 	c[HeaderSize+20] = 2
 	require.ErrorIs(t, new(Chunk).Read(c), Malformed)
+}
+
+// A record that is written over another one is no record until it is published.
+func TestRecordInUsedMemory(t *testing.T) {
+	b, r := slot(sample()), sample()
+	PutRecord(b, &r)
+	_, err := ReadRecord(b)
+	require.ErrorIs(t, err, Dead)
+}
+
+// The last part of a snapshot says so.
+func TestLastChunk(t *testing.T) {
+	for _, last := range []bool{false, true} {
+		var c Chunk
+		require.NoError(t, c.Read(AppendChunk(nil, &Chunk{Epoch: 1, Last: last})))
+		require.Equal(t, last, c.Last)
+	}
 }
