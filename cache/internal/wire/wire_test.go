@@ -220,13 +220,16 @@ func TestMessages(t *testing.T) {
 		}
 		_, err = again(append(bytes.Clone(m), 0))
 		require.ErrorIs(t, err, Malformed, name)
-		if empty := end(bytes.Clone(m[:HeaderSize]), 0); name != "bye" {
-			_, err = again(empty)
+		_, err = again(end(append(bytes.Clone(m), 0), 0))
+		require.ErrorIs(t, err, Malformed, "%s with a longer body", name)
+		if name != "bye" {
+			_, err = again(end(bytes.Clone(m[:HeaderSize]), 0))
 			require.ErrorIs(t, err, Short, "%s without a body", name)
-		} else {
-			_, err = again(end(append(empty, 0), 0))
-			require.ErrorIs(t, err, Malformed, "%s with a body", name)
 		}
+		later := bytes.Clone(m)
+		later[3]++
+		_, err = again(later)
+		require.ErrorIs(t, err, Malformed, "%s of another format", name)
 	}
 	r, err := ReadRequest(messages()["request"])
 	require.NoError(t, err)
@@ -418,11 +421,14 @@ func TestRecordInUsedMemory(t *testing.T) {
 	require.ErrorIs(t, err, Dead)
 }
 
-// The last part of a snapshot says so.
-func TestLastChunk(t *testing.T) {
-	for _, last := range []bool{false, true} {
+// The last part of a snapshot says so, and a map that it has no parts. A part may have as many entries as there may be.
+func TestFlagsOfMaps(t *testing.T) {
+	for _, set := range []bool{false, true} {
 		var c Chunk
-		require.NoError(t, c.Read(AppendChunk(nil, &Chunk{Epoch: 1, Last: last})))
-		require.Equal(t, last, c.Last)
+		require.NoError(t, c.Read(AppendChunk(nil, &Chunk{Epoch: 1, Last: set, Entries: make([]Entry, MaxEntries)})))
+		require.Equal(t, set, c.Last)
+		m, err := ReadMap(AppendMap(nil, &Map{Epoch: 1, Alone: set}))
+		require.NoError(t, err)
+		require.Equal(t, set, m.Alone)
 	}
 }
