@@ -66,6 +66,41 @@ func TestValidate(t *testing.T) {
 	require.ErrorIs(t, err, OtherRecord)
 	_, err = Validate(b, &Entry{Version: 7, Epoch: 12}, []byte("key"))
 	require.ErrorIs(t, err, OtherEpoch)
+	b[RecordHeader] ^= 1
+	_, err = Validate(b, &e, []byte("key"))
+	require.ErrorIs(t, err, Torn)
+}
+
+// Limits hold on both sides: what is at one is taken, and what is beyond it is refused.
+func TestLimits(t *testing.T) {
+	header := func(n uint32) error {
+		b := binary.LittleEndian.AppendUint32(begin(nil, KindBye, 1)[:HeaderSize-4], n)
+		_, err := ReadHeader(b)
+		return err
+	}
+	require.ErrorIs(t, header(HeaderSize-1), Malformed)
+	require.NoError(t, header(HeaderSize))
+	require.NoError(t, header(MaxMessage))
+	require.ErrorIs(t, header(MaxMessage+1), Malformed)
+
+	r := sample()
+	r.Key = bytes.Repeat([]byte("k"), MaxKey)
+	_, err := ReadRecord(slot(r))
+	require.NoError(t, err)
+	r.Key = append(r.Key, 'k')
+	_, err = ReadRecord(slot(r))
+	require.ErrorIs(t, err, Malformed)
+	r = sample()
+	r.Attrs = attrsKnown + 1
+	_, err = ReadRecord(slot(r))
+	require.ErrorIs(t, err, Malformed)
+	b := slot(sample())
+	binary.LittleEndian.PutUint32(b[recValueLen:], MaxValue)
+	_, err = ReadRecord(b)
+	require.ErrorIs(t, err, Short)
+	binary.LittleEndian.PutUint32(b[recValueLen:], MaxValue+1)
+	_, err = ReadRecord(b)
+	require.ErrorIs(t, err, Malformed)
 }
 
 func TestExpired(t *testing.T) {
