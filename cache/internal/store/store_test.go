@@ -537,3 +537,13 @@ func TestHorizonOfClients(t *testing.T) {
 		require.Equal(t, want, s.horizon())
 	}
 }
+
+// A number of another CAS is not changed; of an empty value the number is not compared, as with memcached.
+func TestArithComparesCAS(t *testing.T) {
+	s := newStore(t, 4, Config{})
+	for value, want := range map[string]wire.Status{"1": wire.Exists, "": wire.NotNumeric} {
+		require.Equal(t, wire.OK, do(s, 1, set("n", value)).Status)
+		q := wire.Request{Op: wire.OpArith, Key: []byte("n"), Delta: 3, Want: wire.WantCompare, CAS: 99}
+		require.Equal(t, want, do(s, 1, q).Status, "%q", value)
+	}
+}
