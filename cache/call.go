@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/latency"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/internal/backoff"
 )
 
 // call is a request that waits for its reply.
@@ -126,7 +127,8 @@ func (c *Client) change(ctx context.Context, op string, q *wire.Request) (wire.R
 	if err := checkRequest(q); err != nil {
 		return wire.Reply{}, opError(op, q.Key, err)
 	}
-	for pause := shortPause; ; pause = min(2*pause, longPause) {
+	pause := backoff.New(shortPause, longPause)
+	for left := memoryRetries; ; {
 		s, err := c.session(ctx)
 		if err != nil {
 			return wire.Reply{}, opError(op, q.Key, err)
@@ -144,22 +146,21 @@ func (c *Client) change(ctx context.Context, op string, q *wire.Request) (wire.R
 			return a, opError(op, q.Key, s.unknown(err))
 		case a.Status == wire.OK:
 			return a, nil
-		case a.Status != wire.NoMemory || pause >= lastPause:
+		case a.Status != wire.NoMemory || left == 0:
 			return a, opError(op, q.Key, outcome(a.Status))
 		}
-		select { // what was freed may be out of quarantine soon
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return a, opError(op, q.Key, errors.Join(ErrNoMemory, ctx.Err()))
+		left--
+		if err := pause.Wait(ctx); err != nil { // what was freed may be out of quarantine soon
+			return a, opError(op, q.Key, errors.Join(ErrNoMemory, err))
 		}
 	}
 }
 
-// Pauses between attempts to store what the server has no memory for.
+// How often what the server has no memory for is tried again, and the pauses before that.
 const (
-	shortPause = time.Millisecond
-	lastPause  = 64 * time.Millisecond
-	longPause  = 100 * time.Millisecond
+	memoryRetries = 6
+	shortPause    = time.Millisecond
+	longPause     = 32 * time.Millisecond
 )
 
 func checkRequest(q *wire.Request) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/mirror"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/dc"
+	"github.com/goverbs/goverbs/internal/backoff"
 	"github.com/goverbs/goverbs/pacer"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -85,9 +86,6 @@ type Config struct {
 	// PaceFrom is up to how many bytes are READ without the pacer; 0 means 64 KiB. Below
 	// 0 the pacer is not used, and everything is one READ.
 	PaceFrom int
-	// SampleEvery: the client reports one in so many hits to the server, which uses them
-	// to choose what to evict; 0 means 16.
-	SampleEvery int
 	// NearBytes is memory for copies of records that were READ; 0 means none. A copy
 	// is returned without a READ as long as the server reports no change. Get, GetInto and
 	// GetMulti may then return a record that was changed at most NearStale ago: see the
@@ -180,7 +178,7 @@ func newClient(address string, cfg Config) (*Client, error) {
 	if cfg.NearBytes > 0 && cfg.MapBytes < 0 {
 		return nil, fmt.Errorf("cache: dial %s: %w: copies of records need a map", address, verbs.ErrAttributes)
 	}
-	if cfg.RetryRDMA < 0 || cfg.NearBytes < 0 || cfg.NearStale < 0 || cfg.MaxRecord < 0 || cfg.SampleEvery < 0 {
+	if cfg.RetryRDMA < 0 || cfg.NearBytes < 0 || cfg.NearStale < 0 || cfg.MaxRecord < 0 {
 		return nil, fmt.Errorf("cache: dial %s: %w: a number below 0", address, verbs.ErrAttributes)
 	}
 	if cfg.Logger == nil {
@@ -274,7 +272,8 @@ const attempt = 10 * time.Second
 
 // again connects, retrying until there is a session; it returns nil when the client closes.
 func (c *Client) again() *session {
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+	pause := backoff.New(10*time.Millisecond, time.Second)
+	for {
 		ctx, cancel := context.WithCancel(c.ctx)
 		limit := time.AfterFunc(attempt, cancel)
 		s, err := c.connect(ctx, c.ways(), func() { limit.Reset(attempt) })
@@ -289,9 +288,7 @@ func (c *Client) again() *session {
 			return s
 		}
 		c.set(nil, err)
-		select {
-		case <-time.After(pause):
-		case <-c.ctx.Done():
+		if pause.Wait(c.ctx) != nil {
 			return nil
 		}
 	}

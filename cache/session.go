@@ -80,7 +80,7 @@ type session struct {
 func (c *Client) connectBy(ctx context.Context, by Transport, alive func()) (*session, bool, error) {
 	s := &session{
 		c: c, by: by, alive: alive, begun: time.Now(), over: make(chan struct{}), first: make(chan struct{}), idle: make(chan struct{}),
-		m:       mirror.New(mirror.Config{Budget: c.cfg.entries(), SampleEvery: uint64(c.cfg.SampleEvery)}),
+		m:       mirror.New(mirror.Config{Budget: c.cfg.entries()}),
 		buffers: buffers{every: map[*slab]bool{}, turn: semaphore.NewWeighted(longBytes)},
 		calls:   map[uint64]*call{}, wake: make(chan struct{}, 1), room: make(chan struct{}),
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/latency"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/internal/backoff"
 )
 
 // Entry is a record that SetMulti stores.
@@ -35,7 +36,8 @@ func (c *Client) SetMulti(ctx context.Context, puts []Entry, into []error) []err
 			into[i] = opError("set", q.Key, err)
 		}
 	}
-	for pause := shortPause; ; pause = min(2*pause, longPause) {
+	pause := backoff.New(shortPause, longPause)
+	for left := memoryRetries; ; {
 		s, err := c.session(ctx)
 		if err == nil {
 			err = ctx.Err()
@@ -51,15 +53,14 @@ func (c *Client) SetMulti(ctx context.Context, puts []Entry, into []error) []err
 			continue
 		case !pending:
 			return into
-		case err == nil && pause >= lastPause:
+		case err == nil && left == 0:
 			err = ErrNoMemory
 		case err == nil:
-			select { // what was freed may be out of quarantine soon
-			case <-time.After(pause):
+			left--
+			if err = pause.Wait(ctx); err == nil { // what was freed may be out of quarantine soon
 				continue
-			case <-ctx.Done():
-				err = errors.Join(ErrNoMemory, ctx.Err())
 			}
+			err = errors.Join(ErrNoMemory, err)
 		}
 		for i := range into {
 			if into[i] == errPending {

@@ -172,6 +172,9 @@ func (s *Server) take(id uint64, c *client, b []byte) (full bool, err error) {
 	came := time.Since(s.begun)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return false, ErrClosed
+	}
 	switch h.Kind {
 	case wire.KindRequest:
 		q, err := wire.ReadRequest(b)

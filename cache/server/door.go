@@ -42,12 +42,15 @@ func newDoor(ctx context.Context, address string, log *slog.Logger) (*door, erro
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("cache: listen: %w", err)
 	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	d := &door{listener: l.(*net.TCPListener), log: log, stranger: make([]byte, greet.MinKey), tenants: map[string]tenant{}, pending: pending.New(), turns: newTurns(atOnce())}
+	d := &door{listener: l.(*net.TCPListener), log: limited(log), stranger: make([]byte, greet.MinKey), tenants: map[string]tenant{}, pending: pending.New(), turns: newTurns(atOnce())}
 	_, _ = rand.Read(d.stranger) // never fails
 	d.refusing.Go(d.refuse)
 	return d, nil

@@ -70,7 +70,8 @@ type Config struct {
 	// before it waits for an event, as in [verbs.CQConfig]: 0 means not at all. It takes
 	// the time of an idle CPU.
 	PollFor time.Duration
-	// Logger is told of clients that end with an error; nil means none.
+	// Logger is told of clients that end with an error; nil means none. Of lines with one message there is at
+	// most one a second, with the number of those left out before it.
 	Logger *slog.Logger
 }
 
@@ -174,9 +175,6 @@ type Server struct {
 // address first, so that a snapshot is not used up in vain. A client that connects before
 // Listen returns is reset; one that connects later waits for [Server.Serve].
 func Listen(ctx context.Context, address string, cfg Config) (*Server, error) {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
 	var key []byte
 	var err error
 	if cfg.Key != nil {
@@ -207,6 +205,7 @@ func newServer(ctx context.Context, addr net.Addr, cfg Config) (*Server, error) 
 		return nil, err
 	}
 	cfg.defaults()
+	cfg.Logger = limited(cfg.Logger)
 	s := bare(addr, cfg)
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())

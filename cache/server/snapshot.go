@@ -24,7 +24,8 @@ const writing = ".writing"
 
 // Save writes all records to the file Snapshot of [Config], and returns how many there
 // are. It is called after Serve and before Close: from then on there are no changes, and
-// [Server.Do] returns [ErrClosed]. Without such a file it does nothing.
+// [Server.Do] returns [ErrClosed]; a client that is still connected can at most READ. Without
+// such a file it does nothing.
 func (s *Server) Save() (records int, err error) {
 	path := s.cfg.Snapshot
 	if path == "" {
@@ -32,11 +33,8 @@ func (s *Server) Save() (records int, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.closed:
+	if s.closed {
 		return 0, fmt.Errorf("cache: save: %w", ErrClosed)
-	case len(s.clients) > 0:
-		return 0, fmt.Errorf("cache: save: %d clients are connected", len(s.clients))
 	}
 	s.closed = true
 	records, err = writeSnapshot(path, s.store, s.now())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"path/filepath"
 	"slices"
@@ -39,11 +40,13 @@ func (n *Tenant) Check() error {
 // Tenants are servers that share an address. It is safe for several goroutines.
 type Tenants struct {
 	door *door
+	make func(context.Context, net.Addr, Config) (*Server, error)
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
 
 	mu      sync.Mutex
 	servers map[string]*Server
+	coming  map[string]*coming
 	serving context.Context // nil before Serve, and after
 	began   bool
 	closed  bool
@@ -51,18 +54,23 @@ type Tenants struct {
 	failed  chan error // of a server's Serve
 }
 
+// coming is a tenant whose server is being made, without the lock: registering memory takes long.
+type coming struct {
+	snapshot string
+	revoked  bool
+	cancel   context.CancelFunc
+	over     chan struct{} // closed when it is a tenant or has failed
+}
+
 // ListenTenants listens for clients of several tenants on an address, "host:port". logger
 // is told of clients that are not admitted; nil means none. The list may be empty at
 // first. The Key of a tenant's [Config] is not looked at.
 func ListenTenants(ctx context.Context, address string, list []Tenant, logger *slog.Logger) (*Tenants, error) {
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
 	d, err := newDoor(ctx, address, logger)
 	if err != nil {
 		return nil, err
 	}
-	t := &Tenants{door: d, servers: map[string]*Server{}, failed: make(chan error, 1)}
+	t := &Tenants{door: d, make: newServer, servers: map[string]*Server{}, coming: map[string]*coming{}, failed: make(chan error, 1)}
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	for i := range list {
 		if err := t.Admit(ctx, &list[i]); err != nil {
@@ -99,12 +107,7 @@ func (t *Tenants) Server(name string) *Server {
 func (t *Tenants) Names() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	names := make([]string, 0, len(t.servers))
-	for n := range t.servers {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(t.servers))
 }
 
 // Admit adds a tenant, with a server of its own.
@@ -119,31 +122,73 @@ func (t *Tenants) admit(ctx context.Context, n *Tenant) error {
 	if err := errors.Join(ctx.Err(), n.Check()); err != nil {
 		return err
 	}
-	key := slices.Clone(n.Key)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed {
-		return ErrClosed
-	}
-	if t.servers[n.Name] != nil {
-		return errors.New("there is one of this name")
-	}
-	for other, s := range t.servers {
-		if n.Snapshot != "" && filepath.Clean(n.Snapshot) == filepath.Clean(s.cfg.Snapshot) {
-			return fmt.Errorf("its snapshot %s is that of tenant %q", n.Snapshot, other)
-		}
-	}
 	cfg := n.Config
-	cfg.Key = key
-	s, err := newServer(ctx, t.Addr(), cfg)
-	if err != nil {
+	cfg.Key = slices.Clone(n.Key)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c := &coming{snapshot: cfg.Snapshot, cancel: cancel, over: make(chan struct{})}
+	defer close(c.over)
+	if err := t.reserve(n.Name, c); err != nil {
 		return err
 	}
-	t.servers[n.Name] = s
+	s, err := t.make(ctx, t.Addr(), cfg)
+	joined := t.join(n.Name, c, s)
+	switch {
+	case err != nil:
+		return err
+	case errors.Is(joined, ErrClosed):
+		_, err = s.Save() // it may have taken a snapshot
+		return errors.Join(joined, err, s.Close())
+	case joined != nil:
+		return errors.Join(joined, s.Close())
+	}
+	return nil
+}
+
+var errRevoked = errors.New("it was revoked meanwhile")
+
+// reserve keeps a tenant's name and snapshot for it until its server is there.
+func (t *Tenants) reserve(name string, c *coming) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.closed:
+		return ErrClosed
+	case t.servers[name] != nil || t.coming[name] != nil:
+		return errors.New("there is one of this name")
+	}
+	snapshots := map[string]string{}
+	for other, s := range t.servers {
+		snapshots[filepath.Clean(s.cfg.Snapshot)] = other
+	}
+	for other, o := range t.coming {
+		snapshots[filepath.Clean(o.snapshot)] = other
+	}
+	if other, used := snapshots[filepath.Clean(c.snapshot)]; used && c.snapshot != "" {
+		return fmt.Errorf("its snapshot %s is that of tenant %q", c.snapshot, other)
+	}
+	t.coming[name] = c
+	return nil
+}
+
+// join lets a tenant's clients in; s is nil if it has no server.
+func (t *Tenants) join(name string, c *coming, s *Server) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.coming, name)
+	switch {
+	case s == nil:
+		return nil
+	case c.revoked:
+		return errRevoked
+	case t.closed:
+		return ErrClosed
+	}
+	t.servers[name] = s
 	if t.serving != nil {
 		t.serve(s)
 	}
-	t.door.set(n.Name, tenant{key, s})
+	t.door.set(name, tenant{s.cfg.Key, s})
 	return nil
 }
 
@@ -170,6 +215,13 @@ func (t *Tenants) SetKey(name string, key []byte) error {
 func (t *Tenants) Revoke(name string) error {
 	t.door.remove(name)
 	t.mu.Lock()
+	if c := t.coming[name]; c != nil {
+		c.revoked = true
+		c.cancel()
+		t.mu.Unlock()
+		<-c.over
+		t.mu.Lock()
+	}
 	s := t.servers[name]
 	delete(t.servers, name)
 	t.door.remove(name) // again: SetKey may have come between
@@ -239,7 +291,12 @@ func (t *Tenants) Close() error {
 	t.closed = true
 	servers := t.servers
 	t.servers = map[string]*Server{}
+	coming := slices.Collect(maps.Values(t.coming))
 	t.mu.Unlock()
+	for _, c := range coming {
+		c.cancel()
+		<-c.over
+	}
 	errs := []error{t.door.close()}
 	for _, s := range servers {
 		errs = append(errs, s.Close())

@@ -2,6 +2,8 @@ package server
 
 import (
 	"bytes"
+	"context"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -14,9 +16,11 @@ import (
 
 // A tenant's records are not left where another one would take them from.
 func TestTenantsHaveSnapshotsOfTheirOwn(t *testing.T) {
-	all := Tenants{servers: map[string]*Server{"red": {cfg: Config{Snapshot: "/var/s"}}}}
+	all := Tenants{servers: map[string]*Server{"red": {cfg: Config{Snapshot: "/var/s"}}}, coming: map[string]*coming{"green": {snapshot: "/var/t"}}}
 	n := Tenant{Name: "blue", Key: bytes.Repeat([]byte("k"), greet.MinKey), Config: Config{Snapshot: "/var/./s"}}
 	require.ErrorContains(t, all.Admit(t.Context(), &n), `that of tenant "red"`)
+	n.Snapshot = "/var/t"
+	require.ErrorContains(t, all.Admit(t.Context(), &n), `that of tenant "green"`)
 	require.Equal(t, []string{"red"}, all.Names())
 }
 
@@ -74,4 +78,56 @@ func TestKeyOfARevokedTenant(t *testing.T) {
 		both.Wait()
 		require.Empty(t, d.tenants)
 	}
+}
+
+// While a tenant's memory is registered, the others are served, and its name is taken. One that is revoked meanwhile
+// is none.
+func TestAdmitHoldsUpNoOther(t *testing.T) {
+	all, err := ListenTenants(t.Context(), "127.0.0.1:0", nil, nil)
+	require.NoError(t, err)
+	red := bare(all.Addr(), Config{})
+	all.servers["red"] = red
+	registering := make(chan struct{})
+	all.make = func(ctx context.Context, at net.Addr, cfg Config) (*Server, error) {
+		close(registering)
+		<-ctx.Done()
+		return bare(at, cfg), nil // it was too late to stop
+	}
+	n := Tenant{Name: "blue", Key: bytes.Repeat([]byte("k"), greet.MinKey)}
+	admitted := make(chan error, 1)
+	go func() { admitted <- all.Admit(t.Context(), &n) }()
+	<-registering
+	others := make(chan struct{})
+	go func() {
+		defer close(others)
+		assert.Same(t, red, all.Server("red"))
+		assert.Equal(t, []string{"red"}, all.Names())
+		assert.ErrorContains(t, all.Admit(t.Context(), &n), "there is one of this name")
+	}()
+	select {
+	case <-others:
+	case <-time.After(patient):
+		require.Fail(t, "the others wait")
+	}
+	require.NoError(t, all.Revoke("blue"))
+	require.ErrorIs(t, <-admitted, errRevoked)
+	require.Nil(t, all.Server("blue"))
+	require.NoError(t, all.Close())
+}
+
+// A tenant that was revoked while its server was made does not join, and neither does one of closed tenants.
+func TestJoin(t *testing.T) {
+	all := Tenants{door: &door{tenants: map[string]tenant{}}, servers: map[string]*Server{}, coming: map[string]*coming{"red": {}}}
+	s := &Server{}
+	require.ErrorIs(t, all.join("red", &coming{revoked: true}, s), errRevoked)
+	all.closed = true
+	require.ErrorIs(t, all.join("red", &coming{}, s), ErrClosed)
+	require.Empty(t, all.coming)
+	require.Empty(t, all.door.tenants)
+	all.closed = false
+	require.NoError(t, all.join("red", &coming{}, nil))
+	require.Empty(t, all.servers)
+	require.NoError(t, all.join("red", &coming{}, s))
+	require.Same(t, s, all.Server("red"))
+	require.Same(t, s, all.door.tenants["red"].server)
 }

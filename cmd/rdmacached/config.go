@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,6 +43,8 @@ type config struct {
 	} `json:"gateway"`
 	Metrics string     `json:"metrics"`
 	Log     slog.Level `json:"log"`
+
+	text []byte // of the file
 }
 
 // size is bytes, as a number or as in "64MiB".
@@ -112,8 +112,11 @@ func readConfig(path string) (config, error) {
 }
 
 func parseConfig(b []byte) (config, error) {
-	c := config{}
+	c := config{text: b}
 	err := decode(b, &c)
+	if err == nil {
+		err = repeated(b)
+	}
 	if err == nil {
 		err = c.checkKeys()
 	}
@@ -157,51 +160,23 @@ func (c *config) server(log *slog.Logger) (s server.Config, err error) {
 	}, err
 }
 
-// check says what is wrong with the configuration, the files that it names and this host, as far as that can
-// be said without the device.
-func (c *config) check(log *slog.Logger) error {
-	_, err := c.gateway()
-	if len(c.Tenants) == 0 {
-		s, kerr := c.server(log)
-		return errors.Join(err, kerr, s.Check(), s.CheckHost())
-	}
-	all := server.Config{}
-	for _, name := range slices.Sorted(maps.Keys(c.Tenants)) {
-		t, kerr := c.tenant(name, log)
-		if c.revokes(&t) {
-			continue
-		}
-		if kerr == nil {
-			kerr = errors.Join(t.Check(), t.CheckHost())
-		}
-		all.Memory += t.Memory
-		if kerr != nil {
-			err = errors.Join(err, fmt.Errorf("tenant %q: %w", name, kerr))
-		}
-	}
-	if err == nil {
-		err = all.CheckHost()
-	}
-	return err
-}
-
 // gateway returns the gateway's configuration, with what is in its files.
 func (c *config) gateway() (gateway.Config, error) {
 	g := gateway.Config{MaxConn: c.Gateway.Connections, Idle: time.Duration(c.Gateway.Idle), MaxItem: int(c.MaxValue)}
 	if c.Gateway.Certificate != "" {
 		cert, err := tls.LoadX509KeyPair(c.Gateway.Certificate, c.Gateway.Key)
 		if err != nil {
-			return g, fmt.Errorf("gateway.certificate and gateway.key: %w", err)
+			return g, at("gateway.certificate", fmt.Errorf("gateway.certificate and gateway.key: %w", err))
 		}
 		g.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
 	}
 	if c.Gateway.Users != "" {
 		b, err := os.ReadFile(c.Gateway.Users)
 		if err != nil {
-			return g, fmt.Errorf("gateway.users: %w", err)
+			return g, at("gateway.users", fmt.Errorf("gateway.users: %w", err))
 		}
 		if g.Users, err = users(b); err != nil {
-			return g, fmt.Errorf("gateway.users: %s: %w", c.Gateway.Users, err)
+			return g, at("gateway.users", fmt.Errorf("gateway.users: %s: %w", c.Gateway.Users, err))
 		}
 	}
 	return g, nil

@@ -129,6 +129,10 @@ func TestConfigErrorsHaveLines(t *testing.T) {
 		"\n\"tenants\": {\n\"red\": {},\n\"blue\": {\"clients\": \"x\"}}":    `line 5: "tenants.blue.clients": a value of type string`,
 		"\n\"tenants\": {\n\"a\": {\"key\": \"k\"},\n\"b\": {\n\"key\": 3}}": `line 6: "tenants.b.key": a value of type number in the place of a string`,
 		"\n\"tenants\": {\n\"a\": {\"key\": \"k\"},\n\"b\": {}}":             `line 5: "key" of tenant "b" is missing`,
+		"\n\"lease\": \"1s\",\n\"lease\": \"2s\"":                            `line 4: "lease": the key is there twice`,
+		"\n\"Listen\": \":2\"":                                               `line 3: "Listen": the key is there twice`,
+		"\n\"gateway\": {\n\"idle\": \"1s\",\n\"IDLE\": \"2s\"}":             `line 5: "gateway.IDLE": the key is there twice`,
+		"\n\"tenants\": {\"a\": {\"key\": \"k\"},\n\"a\": {\"key\": \"l\"}}": `line 4: "tenants.a": the key is there twice`,
 		"\n\"log\":\n 5,,":                                                   `line 4: `,
 	} {
 		_, err := parseConfig([]byte("{\n\"listen\": \":1\"," + text + "\n}\n"))
@@ -138,6 +142,8 @@ func TestConfigErrorsHaveLines(t *testing.T) {
 	require.ErrorContains(t, err, "line 3: the text ends")
 	_, err = parseConfig([]byte("{\n\"listen\": \":1\"}\n\n{}"))
 	require.ErrorContains(t, err, "line 4: something follows")
+	_, err = parseConfig([]byte(`{"listen": ":1", "tenants": {"a": {"key": "k"}, "A": {"key": "k"}}}`))
+	require.NoError(t, err, "names of tenants differ in case")
 	file := filepath.Join(t.TempDir(), "rdmacached.json")
 	require.NoError(t, os.WriteFile(file, []byte(`{"listen": ":1", "memory": "x"}`), 0o600))
 	require.ErrorContains(t, start(t.Context(), file, true, nil), file+`: line 1: "memory": "x" is no number`)
@@ -158,14 +164,14 @@ func TestCheck(t *testing.T) {
 		`"memory": "1MiB", "max_value": "1MiB"`:           "no room for one",
 		`"max_value": "65MiB"`:                            "from 0 to 67108864",
 		`"key": "` + short + `"`:                          "shorter than 16",
-		`"tenants": {"red": {"key": "` + short + `"}}`:    `tenant "red": cache: key of 15 bytes`,
+		`"tenants": {"red": {"key": "` + short + `"}}`:    `"tenants.red.key": cache: key of 15 bytes`,
 		`"tenants": {"red": {"key": "` + dir + `/none"}}`: "no such file",
-		`"tenants": {"red": {"key": "` + key + `", "memory": "1KiB"}, "blue": {"key": "` + key + `"}}`: `tenant "red": cache: memory`,
+		`"tenants": {"red": {"key": "` + key + `", "memory": "1KiB"}, "blue": {"key": "` + key + `"}}`: `"tenants.red.memory": cache: memory`,
 		`"memory": "1023TiB"`:                                                          "this host has",
 		`"snapshot": "` + dir + `/none/snapshot"`:                                      "no such file",
 		`"snapshot": "` + dir + `"`:                                                    dir + " is no file",
-		`"tenants": {"red": {"key": "` + key + `", "memory": "1023TiB"}}`:              `tenant "red": cache: memory`,
-		`"tenants": {"red": {"key": "` + key + `", "snapshot": "` + dir + `/none/s"}}`: `tenant "red": cache: snapshot`,
+		`"tenants": {"red": {"key": "` + key + `", "memory": "1023TiB"}}`:              `"tenants.red.memory": cache: memory`,
+		`"tenants": {"red": {"key": "` + key + `", "snapshot": "` + dir + `/none/s"}}`: `"tenants.red.snapshot": cache: snapshot`,
 	} {
 		file := write("config", `{"listen": ":1", `+text+`}`)
 		err := start(t.Context(), file, true, nil)
@@ -180,6 +186,32 @@ func TestCheck(t *testing.T) {
 	require.NoError(t, start(t.Context(), write("config", `{"listen": ":1", "snapshot": "`+dir+`/snapshot"}`), true, nil))
 	require.NoFileExists(t, dir+"/snapshot")
 	require.NoError(t, start(t.Context(), write("config", `{"listen": ":1", "key": "`+key+`", "max_value": "2MiB"}`), true, nil))
+}
+
+// An error that -check finds has file, line and key, and there may be several.
+func TestCheckErrorsHaveLines(t *testing.T) {
+	dir := t.TempDir()
+	file, key := filepath.Join(dir, "rdmacached.json"), filepath.Join(dir, "key")
+	require.NoError(t, os.WriteFile(key, []byte("sixteen bytes..."), 0o600))
+	for text, want := range map[string]string{
+		"\n\"listen\": \"192.0.2.1:7481\"":                                                                                      `line 2: "listen": listen tcp 192.0.2.1:0`,
+		"\"listen\": \":1\",\n\"metrics\": \"192.0.2.1:9481\"":                                                                  `line 2: "metrics": listen tcp 192.0.2.1:0`,
+		"\"listen\": \":1\",\n\"gateway\": {\"listen\": \"192.0.2.1:1\"}":                                                       `line 2: "gateway.listen": listen tcp 192.0.2.1:0`,
+		"\"listen\": \":1\",\n\"device\": \"mlx5_99\"":                                                                          `line 2: "device": `,
+		"\"listen\": \":1\",\n\"lease\": \"1ms\"":                                                                               `line 2: "lease": cache: lease`,
+		"\"listen\": \":1\",\n\"snapshot\": \"/none/s\"":                                                                        `line 2: "snapshot": cache: snapshot`,
+		"\"listen\": \":1\",\n\"key\": \"/none/k\"":                                                                             `line 2: "key": key: open`,
+		"\"listen\": \":1\",\n\n\"memory\": \"1KiB\",\n\"tenants\": {\"red\": {\"key\": \"" + key + "\"}}":                      `line 3: "tenants.red.memory": cache: memory`,
+		"\"listen\": \":1\",\n\"memory\": \"1KiB\",\n\"tenants\": {\"red\": {\"key\": \"" + key + "\",\n\"memory\": \"2KiB\"}}": `line 4: "tenants.red.memory": cache: memory`,
+		"\"listen\": \":1\",\n\"gateway\": {\n\"listen\": \":2\", \"users\": \"/none/u\"}":                                      `line 3: gateway.users: open`,
+	} {
+		require.NoError(t, os.WriteFile(file, []byte("{"+text+"}"), 0o600))
+		require.ErrorContains(t, start(t.Context(), file, true, nil), file+": "+want, text)
+	}
+	require.NoError(t, os.WriteFile(file, []byte("{\"listen\": \":1\",\n\"lease\": \"1ms\",\n\"gateway\": {\"listen\": \"192.0.2.1:1\"}}"), 0o600))
+	err := start(t.Context(), file, true, nil)
+	require.ErrorContains(t, err, file+`: line 2: "lease"`)
+	require.ErrorContains(t, err, file+`: line 3: "gateway.listen"`)
 }
 
 // A file of users that admits no client, or every one, is a mistake.

@@ -4,8 +4,8 @@
 //	rdmacached -config /etc/rdmacached.json
 //	rdmacached -config /etc/rdmacached.json -check   # is the file right, for this host?
 //
-// With -check it looks at the files that the configuration names, at the host's memory and
-// at the snapshot's folder. It does not open the device or the addresses.
+// With -check it looks at the files that the configuration names, at the host's memory,
+// addresses and devices, and at the snapshot's folder. It does not open the device.
 //
 // Everything in the configuration except "listen" is optional:
 //

@@ -59,10 +59,7 @@ func start(ctx context.Context, path string, check bool, hup <-chan os.Signal) e
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: c.Log}))
 	if check {
-		if err := c.check(log); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		return nil
+		return c.check(path, log)
 	}
 	return run(ctx, &c, log, hup, nil)
 }

@@ -18,49 +18,41 @@ import (
 	"github.com/goverbs/goverbs/internal/prom"
 )
 
-func gauge[S any](name, help string, of func(*S) float64) prom.Metric[S] {
-	return prom.Gauge(name, help, of)
-}
-
-func counter[S any](name, help string, of func(*S) float64) prom.Metric[S] {
-	return prom.Counter(name, help, of)
-}
-
 var metrics = []prom.Metric[server.Stats]{
-	gauge("items", "Records.", func(s *server.Stats) float64 { return float64(s.Items) }),
-	gauge("record_bytes", "Memory that records take.", func(s *server.Stats) float64 { return float64(s.Bytes) }),
-	gauge("memory_bytes", "Memory for records.", func(s *server.Stats) float64 { return float64(s.Memory) }),
-	gauge("quarantine_bytes", "Memory that was freed and that clients may still READ.", func(s *server.Stats) float64 { return float64(s.Quarantine) }),
-	gauge("map_bytes", "Memory of the map.", func(s *server.Stats) float64 { return float64(s.Table) }),
-	gauge("rdma_clients", "RDMA clients that are connected.", func(s *server.Stats) float64 { return float64(s.Clients) }),
-	gauge("tcp_clients", "Clients that are connected by TCP, since they have no RDMA.", func(s *server.Stats) float64 { return float64(s.Streams) }),
-	gauge("epoch", "The number of this life of the server.", func(s *server.Stats) float64 { return float64(s.Epoch) }),
-	counter("calls_get", "Gets by call. Hits of RDMA clients are READs, which do not count.", func(s *server.Stats) float64 { return float64(s.Gets) }),
-	counter("calls_get_hits", "Gets by call that found a record.", func(s *server.Stats) float64 { return float64(s.Hits) }),
-	counter("calls_store", "Calls that store a record.", func(s *server.Stats) float64 { return float64(s.Sets) }),
-	counter("reads_reported", "READs that clients reported: a sample.", func(s *server.Stats) float64 { return float64(s.Reported) }),
-	counter("evicted", "Records that were evicted.", func(s *server.Stats) float64 { return float64(s.Evicted) }),
-	gauge("evicted_idle_seconds", "Time since the last access to the record that was evicted last.", func(s *server.Stats) float64 { return s.EvictedIdle.Seconds() }),
-	counter("moved", "Records that were moved to make room for longer ones.", func(s *server.Stats) float64 { return float64(s.Moved) }),
-	counter("expired", "Records that expired.", func(s *server.Stats) float64 { return float64(s.Expired) }),
-	counter("flushes", "Times that everything was removed.", func(s *server.Stats) float64 { return float64(s.Flushes) }),
-	counter("refused_memory", "Changes that were refused since all memory was in use or in quarantine.", func(s *server.Stats) float64 { return float64(s.NoMemory) }),
-	counter("clients_cut", "RDMA clients that were cut off because they did not leave freed memory within the lease.", func(s *server.Stats) float64 { return float64(s.Cut) }),
-	gauge("dc_clients", "RDMA clients that READ through the dynamically connected target.", func(s *server.Stats) float64 { return float64(s.DC.Clients) }),
-	gauge("dc_clients_gone", "Clients that are not connected any more, and may READ through that target.", func(s *server.Stats) float64 { return float64(s.DC.Gone) }),
-	gauge("dc_attached", "Contexts of clients' initiators that are attached to that target, if it is not the device's own.", func(s *server.Stats) float64 { return float64(s.DC.Attached) }),
-	counter("dc_targets_replaced", "Times that there was another target, to cut off clients.", func(s *server.Stats) float64 { return float64(s.DC.Replaced) }),
+	prom.Gauge("items", "Records.", func(s *server.Stats) float64 { return float64(s.Items) }),
+	prom.Gauge("record_bytes", "Memory that records take.", func(s *server.Stats) float64 { return float64(s.Bytes) }),
+	prom.Gauge("memory_bytes", "Memory for records.", func(s *server.Stats) float64 { return float64(s.Memory) }),
+	prom.Gauge("quarantine_bytes", "Memory that was freed and that clients may still READ.", func(s *server.Stats) float64 { return float64(s.Quarantine) }),
+	prom.Gauge("map_bytes", "Memory of the map.", func(s *server.Stats) float64 { return float64(s.Table) }),
+	prom.Gauge("rdma_clients", "RDMA clients that are connected.", func(s *server.Stats) float64 { return float64(s.Clients) }),
+	prom.Gauge("tcp_clients", "Clients that are connected by TCP, since they have no RDMA.", func(s *server.Stats) float64 { return float64(s.Streams) }),
+	prom.Gauge("epoch", "The number of this life of the server.", func(s *server.Stats) float64 { return float64(s.Epoch) }),
+	prom.Counter("calls_get", "Gets by call. Hits of RDMA clients are READs, which do not count.", func(s *server.Stats) float64 { return float64(s.Gets) }),
+	prom.Counter("calls_get_hits", "Gets by call that found a record.", func(s *server.Stats) float64 { return float64(s.Hits) }),
+	prom.Counter("calls_store", "Calls that store a record.", func(s *server.Stats) float64 { return float64(s.Sets) }),
+	prom.Counter("reads_reported", "READs that clients reported: a sample.", func(s *server.Stats) float64 { return float64(s.Reported) }),
+	prom.Counter("evicted", "Records that were evicted.", func(s *server.Stats) float64 { return float64(s.Evicted) }),
+	prom.Gauge("evicted_idle_seconds", "Time since the last access to the record that was evicted last.", func(s *server.Stats) float64 { return s.EvictedIdle.Seconds() }),
+	prom.Counter("moved", "Records that were moved to make room for longer ones.", func(s *server.Stats) float64 { return float64(s.Moved) }),
+	prom.Counter("expired", "Records that expired.", func(s *server.Stats) float64 { return float64(s.Expired) }),
+	prom.Counter("flushes", "Times that everything was removed.", func(s *server.Stats) float64 { return float64(s.Flushes) }),
+	prom.Counter("refused_memory", "Changes that were refused since all memory was in use or in quarantine.", func(s *server.Stats) float64 { return float64(s.NoMemory) }),
+	prom.Counter("clients_cut", "RDMA clients that were cut off because they did not leave freed memory within the lease.", func(s *server.Stats) float64 { return float64(s.Cut) }),
+	prom.Gauge("dc_clients", "RDMA clients that READ through the dynamically connected target.", func(s *server.Stats) float64 { return float64(s.DC.Clients) }),
+	prom.Gauge("dc_clients_gone", "Clients that are not connected any more, and may READ through that target.", func(s *server.Stats) float64 { return float64(s.DC.Gone) }),
+	prom.Gauge("dc_attached", "Contexts of clients' initiators that are attached to that target, if it is not the device's own.", func(s *server.Stats) float64 { return float64(s.DC.Attached) }),
+	prom.Counter("dc_targets_replaced", "Times that there was another target, to cut off clients.", func(s *server.Stats) float64 { return float64(s.DC.Replaced) }),
 }
 
 var gatewayMetrics = []prom.Metric[gateway.Stats]{
-	gauge("connections", "Connections that speak memcached's protocol.", func(s *gateway.Stats) float64 { return float64(s.Connections) }),
-	counter("connections_accepted", "Connections since the start, with the rejected ones.", func(s *gateway.Stats) float64 { return float64(s.Total) }),
-	counter("connections_rejected", "Connections above the limit, which were closed.", func(s *gateway.Stats) float64 { return float64(s.Rejected) }),
-	counter("gets", "Keys that get commands asked for.", func(s *gateway.Stats) float64 { return float64(s.Gets) }),
-	counter("get_hits", "Keys that get commands asked for and that had a record.", func(s *gateway.Stats) float64 { return float64(s.Hits) }),
-	counter("password_errors", "Passwords that were wrong.", func(s *gateway.Stats) float64 { return float64(s.AuthErrors) }),
-	counter("binary_refused", "Connections that used the binary protocol, which is refused.", func(s *gateway.Stats) float64 { return float64(s.Binary) }),
-	counter("connections_idle", "Connections that were closed since they were silent for too long.", func(s *gateway.Stats) float64 { return float64(s.IdleKicks) }),
+	prom.Gauge("connections", "Connections that speak memcached's protocol.", func(s *gateway.Stats) float64 { return float64(s.Connections) }),
+	prom.Counter("connections_accepted", "Connections since the start, with the rejected ones.", func(s *gateway.Stats) float64 { return float64(s.Total) }),
+	prom.Counter("connections_rejected", "Connections above the limit, which were closed.", func(s *gateway.Stats) float64 { return float64(s.Rejected) }),
+	prom.Counter("gets", "Keys that get commands asked for.", func(s *gateway.Stats) float64 { return float64(s.Gets) }),
+	prom.Counter("get_hits", "Keys that get commands asked for and that had a record.", func(s *gateway.Stats) float64 { return float64(s.Hits) }),
+	prom.Counter("password_errors", "Passwords that were wrong.", func(s *gateway.Stats) float64 { return float64(s.AuthErrors) }),
+	prom.Counter("binary_refused", "Connections that used the binary protocol, which is refused.", func(s *gateway.Stats) float64 { return float64(s.Binary) }),
+	prom.Counter("connections_idle", "Connections that were closed since they were silent for too long.", func(s *gateway.Stats) float64 { return float64(s.IdleKicks) }),
 }
 
 // distributions are the metrics that have several values.

@@ -63,7 +63,7 @@ func TestRevokedAtTheStart(t *testing.T) {
 	require.NoError(t, os.WriteFile(snapshot, []byte("of the last life"), 0o600))
 	c := &config{Listen: "127.0.0.1:0", Tenants: map[string]tenantConfig{"red": {Key: file, Snapshot: snapshot}, "blue": {Key: file}}}
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	require.NoError(t, c.check(log))
+	require.NoError(t, c.check("rdmacached.json", log))
 	require.FileExists(t, snapshot)
 	d := &service{config: c, log: log}
 	require.NoError(t, d.listen(t.Context()))
@@ -74,7 +74,7 @@ func TestRevokedAtTheStart(t *testing.T) {
 	require.Empty(t, d.tenants.Names())
 
 	c.Gateway.Listen, c.Gateway.Tenant = "127.0.0.1:0", "red"
-	require.ErrorContains(t, c.check(log), "key of 7 bytes")
+	require.ErrorContains(t, c.check("rdmacached.json", log), "key of 7 bytes")
 	require.ErrorContains(t, (&service{config: c, log: log}).listen(t.Context()), "key of 7 bytes")
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -74,14 +75,7 @@ func locate(text []byte, err error) error {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("line %d: the text ends before the configuration does", lineOf(text, len(text)))
 	case errors.As(err, &of):
-		keys(text, 0, nil, func(k *key) bool {
-			if k.String() == of.key {
-				err = fmt.Errorf("line %d: %w", k.line, err)
-				return false
-			}
-			return true
-		})
-		return err
+		return locateKey(text, of.key, err)
 	}
 	keys(text, 0, nil, func(k *key) bool {
 		if alone := k.decode(); alone != nil {
@@ -89,6 +83,53 @@ func locate(text []byte, err error) error {
 			return false
 		}
 		return true
+	})
+	return err
+}
+
+// locateKey adds the line of a key to an error, or of the innermost key around it that the text has: a tenant has what
+// is left out from those of all.
+func locateKey(text []byte, name string, err error) error {
+	line, deepest := 0, -1
+	general := name[strings.LastIndex(name, ".")+1:]
+	keys(text, 0, nil, func(k *key) bool {
+		at := k.String()
+		depth := len(at)
+		switch {
+		case at == name:
+			depth++
+		case at == general && strings.HasPrefix(name, "tenants."):
+			depth = len(name)
+		case !strings.HasPrefix(name, at+"."):
+			return true
+		}
+		if depth > deepest {
+			line, deepest = k.line, depth
+		}
+		return at != name
+	})
+	if line == 0 {
+		return err
+	}
+	return fmt.Errorf("line %d: %w", line, err)
+}
+
+// repeated returns an error if an object of the text has a key twice: only the last one would count.
+func repeated(text []byte) (err error) {
+	seen := map[string]bool{}
+	keys(text, 0, nil, func(k *key) bool {
+		path := slices.Clone(k.path)
+		for i := range path { // names of fields match in any case
+			if i != 1 || path[0] != "tenants" {
+				path[i] = strings.ToLower(path[i])
+			}
+		}
+		name := strings.Join(path, "\x00")
+		if seen[name] {
+			err = fmt.Errorf("line %d: %q: the key is there twice", k.line, k)
+		}
+		seen[name] = true
+		return err == nil
 	})
 	return err
 }

@@ -160,9 +160,9 @@ func (s *cacheServer) transport(n *server.Stats, gateway bool) string {
 	if s.Gateway == "" || !gateway {
 		return text
 	}
-	over := "TCP"
+	over := "memcached"
 	if s.Commands.TLS {
-		over = "TLS"
+		over += " by TLS"
 	}
 	if s.Commands.Passwords {
 		over += " with passwords"

@@ -40,7 +40,7 @@ func TestCache(t *testing.T) {
 	at := strings.TrimPrefix(web.URL, "http://")
 	var out, errOut bytes.Buffer
 	require.Zero(t, run(context.Background(), []string{"cache", at}, &out, &errOut), errOut.String())
-	require.Regexp(t, `10\.77\.0\.2:7481 +serving +1h2m3s +8120 +64 MiB +25\.0% +0\.1% +7 +75\.0% +41 +3 RDMA \(rxe1\), 12 TLS with passwords\n`, out.String())
+	require.Regexp(t, `10\.77\.0\.2:7481 +serving +1h2m3s +8120 +64 MiB +25\.0% +0\.1% +7 +75\.0% +41 +3 RDMA \(rxe1\), 12 memcached by TLS with passwords\n`, out.String())
 
 	out.Reset()
 	require.Equal(t, 1, run(context.Background(), []string{"cache", at, "127.0.0.1:1"}, &out, &errOut))
@@ -79,7 +79,7 @@ func TestCache(t *testing.T) {
 	out.Reset()
 	require.Zero(t, run(context.Background(), []string{"cache", at}, &out, &errOut))
 	require.Regexp(t, `:7481 blue +serving +1h2m3s +5 .* 1 RDMA \(rxe1\)\n`, out.String())
-	require.Regexp(t, `:7481 red +serving +1h2m3s +6 .* 0 RDMA \(rxe1\), 12 TLS with passwords\n`, out.String())
+	require.Regexp(t, `:7481 red +serving +1h2m3s +6 .* 0 RDMA \(rxe1\), 12 memcached by TLS with passwords\n`, out.String())
 	require.Regexp(t, `:7481 red +"k" +100\.0%\n$`, out.String())
 
 	require.Equal(t, 2, run(context.Background(), []string{"cache"}, &out, &errOut))

@@ -37,7 +37,7 @@
 //
 //	$ rdmactl cache 10.77.0.2:9481
 //	SERVER          STATE    UP      ITEMS  MEMORY  USED   QUARANTINE  EVICTED  HIT RATE  READS TOLD  TRANSPORT
-//	10.77.0.2:7481  serving  1h2m3s  8120   64 MiB  25.0%  0.1%        7        75.0%     41          3 RDMA (rxe1), 12 TLS with passwords
+//	10.77.0.2:7481  serving  1h2m3s  8120   64 MiB  25.0%  0.1%        7        75.0%     41          3 RDMA (rxe1), 12 memcached by TLS with passwords
 //
 //	SERVER          HOT KEY       OF GETS
 //	10.77.0.2:7481  "front page"  25.4%
@@ -47,7 +47,7 @@
 // the gets that find something, by a sample of READs and calls.
 //
 // The hit rate is that of calls, including the gateway's. The server does not see the
-// hits of RDMA clients, which report a sample (by default one in 16). A server that does
+// hits of RDMA clients, which report a sample (one in 16). A server that does
 // not answer within five seconds is a failure; the others are still shown.
 //
 // # The way to another host

@@ -119,3 +119,25 @@ func TestMoves(t *testing.T) {
 	a.probes = true
 	require.Equal(t, []int{0, 1, 1000}, []int{a.Moves(0), a.Moves(1), a.Moves(1000)})
 }
+
+// The load counts over the time between two looks, however it is spread in that, and the advice changes when that has
+// lasted long enough.
+func TestAdviceCountsWholeWindows(t *testing.T) {
+	var a Advice
+	l := Load{Clients: 1000}
+	for now := time.Duration(0); now <= window+toProbes; now += window / 10 {
+		if now%window == window/2 {
+			l.Changes += 5e5 // all that there are in a window
+		}
+		require.Equal(t, now == window+toProbes, a.Observe(now, l), now)
+	}
+}
+
+// At the very limits the advice stays.
+func TestAdviceAtItsLimits(t *testing.T) {
+	const k = 1e6
+	l := Load{Clients: 1}
+	maps, probes := Advice{}, Advice{probes: true}
+	require.Equal(t, [2]bool{false, true}, [2]bool{maps.better(l, apart*probeBytes*k, deltaBytes*k), maps.better(l, apart*probeBytes*k+1, deltaBytes*k)})
+	require.Equal(t, [2]bool{false, true}, [2]bool{probes.better(l, probeBytes*k, apart*deltaBytes*k), probes.better(l, probeBytes*k-1, apart*deltaBytes*k)})
+}

@@ -23,8 +23,9 @@ type Arena struct {
 	limbo   queue
 	stats   Stats
 
-	from, to unit // the range that is reserved
-	turn     int  // the region that is next to be compacted
+	from, to unit       // the range that is reserved
+	avoided  wire.Place // a record in it that could not move when it was chosen, or 0
+	turn     int        // the region that is next to be compacted
 }
 
 // Stats is where the bytes are.

@@ -181,6 +181,36 @@ func TestReserve(t *testing.T) {
 	require.GreaterOrEqual(t, int(a.to-a.from), unitsOf(longest), "a longer one")
 }
 
+// A record that must not move is in every range if there is too little memory. Then it is returned later, when it may
+// move: it does not keep the range from all other records.
+func TestAvoidedRecordMovesLater(t *testing.T) {
+	a := newArena(t, 2*longest)
+	first, ok := a.Alloc(longest / 2)
+	require.True(t, ok)
+	middle, ok := a.Alloc(longest)
+	require.True(t, ok)
+	_, ok = a.Alloc(longest / 2)
+	require.True(t, ok)
+	fill(a.Bytes(middle), middle)
+	_, ok = a.Reserve(longest, middle, nil)
+	require.True(t, ok)
+	a.Free(first, 1)
+	a.Release(1)
+	records, ok := a.Reserve(longest, middle, nil)
+	require.True(t, ok)
+	require.Empty(t, records, "it still must not move")
+	records, ok = a.Reserve(longest, 0, nil)
+	require.True(t, ok)
+	require.Len(t, records, 1)
+	require.Equal(t, uint64(middle), binary.LittleEndian.Uint64(records[0]))
+	records, _ = a.Reserve(longest, 0, nil)
+	require.Empty(t, records, "it was returned")
+	a.Free(middle, 2)
+	a.Release(2)
+	_, ok = a.Alloc(longest)
+	require.True(t, ok)
+}
+
 // The range is as long as it has to be, in whichever region there is one: also if that is all of a region, or if the
 // end of a region, which is shorter, has fewer live bytes.
 func TestReservedRangeIsLongEnough(t *testing.T) {

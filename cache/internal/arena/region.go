@@ -38,11 +38,18 @@ func (r *region) count(i, n, change int) {
 }
 
 // Reserve chooses the range of at least n bytes with the fewest live ones, gives out nothing of it until all of
-// it is free, and appends the records in it, alive or in quarantine. It avoids a place, if that is not 0. It
-// reports whether there is a range; while a long enough one is reserved it returns that, and no records.
+// it is free, and appends the records in it, alive or in quarantine. It avoids a place, if that is not 0 and
+// there is another range. It reports whether there is one; while a long enough one is reserved it returns that, and
+// no record but the one that was to be avoided when it was chosen.
 func (a *Arena) Reserve(n int, avoid wire.Place, records [][]byte) ([][]byte, bool) {
 	want := unitsOf(n)
 	if int(a.to-a.from) >= want {
+		if p := a.avoided; p != 0 && p != avoid {
+			a.avoided = 0
+			if r := &a.regions[p.Region()]; r.starts.get(at(p).index()) {
+				records = append(records, a.Bytes(p))
+			}
+		}
 		return records, true
 	}
 	a.unreserve()
@@ -62,7 +69,9 @@ func (a *Arena) Reserve(n int, avoid wire.Place, records [][]byte) ([][]byte, bo
 		base := unit(a.turn) << unitBits
 		a.from, a.to = base+unit(first<<r.shift), base+unit(min((first+width)<<r.shift, r.units))
 		i, end := a.from.index(), a.to.index()
-		a.refile(base, i, end)
+		if a.refile(base, i, end); avoid != 0 && at(avoid) < a.to && at(avoid)+unit(unitsOf(avoid.Length())) > a.from {
+			a.avoided = avoid
+		}
 		return r.records(i, end, records), true
 	}
 	return records, false
@@ -89,7 +98,7 @@ func (r *region) emptiest(width int) (first int, ok bool) {
 
 // unreserve gives a range up.
 func (a *Arena) unreserve() {
-	a.from, a.to = 0, 0
+	a.from, a.to, a.avoided = 0, 0, 0
 	for u := a.bins[held]; u != none; u = a.bins[held] {
 		a.unlink(u)
 		a.file(u, a.size(u))

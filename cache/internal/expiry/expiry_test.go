@@ -62,6 +62,8 @@ func TestFewSteps(t *testing.T) {
 	for i := range uint32(items) {
 		q.Insert(i, 1<<40+uint64(i))
 	}
+	_, ok, more := q.Due(1<<41, 0)
+	require.Equal(t, [2]bool{false, true}, [2]bool{ok, more}, "it gives up")
 	n := 0
 	for ok, more := true, false; ok || more; {
 		var got uint32

@@ -117,3 +117,25 @@ func TestFlushedDoesNotMove(t *testing.T) {
 	require.Equal(t, []any{0, uint64(0), uint64(0)}, []any{s.table.Len(), s.Stats().Moved, s.Stats().Evicted})
 	require.Zero(t, s.Stats().Arena.Live)
 }
+
+// What was flushed has not expired, though its time has come when it is found.
+func TestFlushedDoesNotExpire(t *testing.T) {
+	s := newStore(t, 4, Config{})
+	q := set("k", "v")
+	q.Expiry = 10
+	require.Equal(t, wire.OK, do(s, 1, q).Status)
+	require.Equal(t, wire.OK, do(s, 2, wire.Request{Op: wire.OpFlush}).Status)
+	s.now = 1000
+	require.True(t, s.reclaim())
+	require.Zero(t, s.Stats().Expired)
+	require.Zero(t, s.Stats().Arena.Live)
+}
+
+// A number that was fetched is so after it was changed, too.
+func TestArithKeepsFetched(t *testing.T) {
+	s := newStore(t, 4, Config{})
+	require.Equal(t, wire.OK, do(s, 1, set("n", "17")).Status)
+	require.Equal(t, wire.OK, do(s, 1, get("n")).Status)
+	require.Equal(t, wire.OK, do(s, 1, wire.Request{Op: wire.OpArith, Key: []byte("n"), Delta: 3}).Status)
+	require.True(t, s.items[0].fetched)
+}

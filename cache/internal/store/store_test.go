@@ -157,6 +157,21 @@ func TestStoreIsFull(t *testing.T) {
 		}
 	}
 	require.NotZero(t, refused, "a client that says nothing")
+	require.EqualValues(t, refused, s.Stats().NoMemory)
+	kept := ""
+	for i := range 2000 {
+		if kept = fmt.Sprint("k", i); do(s, 0, get(kept)).Status == wire.OK {
+			break
+		}
+	}
+	require.Equal(t, wire.NoMemory, do(s, 0, set(kept, string(make([]byte, 1500)))).Status)
+	require.EqualValues(t, refused+1, s.Stats().NoMemory, "of a record that is there, too")
+	counted := uint64(0)
+	for _, r := range s.Ranges() {
+		counted += r.NoMemory
+	}
+	require.Equal(t, s.Stats().NoMemory, counted)
+	require.Equal(t, make([]byte, 1000), do(s, 0, get(kept)).Value)
 	require.NotZero(t, s.Stats().Evicted)
 	require.NoError(t, s.Heard(1, wire.Horizon{Epoch: 7, Applied: s.log.last, Quiet: s.log.last}))
 	require.Zero(t, s.Stats().Arena.Limbo)
@@ -520,5 +535,15 @@ func TestHorizonOfClients(t *testing.T) {
 			want = min(want, one.quiet)
 		}
 		require.Equal(t, want, s.horizon())
+	}
+}
+
+// A number of another CAS is not changed; of an empty value the number is not compared, as with memcached.
+func TestArithComparesCAS(t *testing.T) {
+	s := newStore(t, 4, Config{})
+	for value, want := range map[string]wire.Status{"1": wire.Exists, "": wire.NotNumeric} {
+		require.Equal(t, wire.OK, do(s, 1, set("n", value)).Status)
+		q := wire.Request{Op: wire.OpArith, Key: []byte("n"), Delta: 3, Want: wire.WantCompare, CAS: 99}
+		require.Equal(t, want, do(s, 1, q).Status, "%q", value)
 	}
 }

@@ -312,7 +312,7 @@ func AppendBye(dst []byte, epoch uint32) []byte {
 // ReadBye decodes it.
 func ReadBye(src []byte) (epoch uint32, err error) {
 	epoch, b, err := open(src, KindBye, 0)
-	if err == nil && len(b) > 0 {
+	if len(b) > 0 {
 		err = Malformed
 	}
 	return epoch, err

@@ -14,10 +14,8 @@ const roomy = 4
 
 // Room returns where the next piece goes, n bytes of it. It invalidates messages that were handed out.
 func (s *Stream) Room(n int) []byte {
-	if s.begin > 0 {
-		s.b = s.b[:copy(s.b, s.b[s.begin:])]
-		s.begin = 0
-	}
+	s.b = s.b[:copy(s.b, s.b[s.begin:])]
+	s.begin = 0
 	if len(s.b) == 0 && cap(s.b) > roomy*n { // after a long message
 		s.b = nil
 	}

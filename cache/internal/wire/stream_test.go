@@ -114,6 +114,7 @@ func TestWhole(t *testing.T) {
 	}
 	require.Equal(t, len(b), Whole(b, len(b)+1))
 	require.Equal(t, 3, Whole([]byte{1, 2, 3}, 1), "what is no message is not cut")
+	require.Equal(t, len(b)-1, Whole(b[:len(b)-1], len(b)+1), "nor is a part of one")
 }
 
 // A stream in which nothing waits has no memory; one with a part of a message keeps it.

@@ -66,6 +66,41 @@ func TestValidate(t *testing.T) {
 	require.ErrorIs(t, err, OtherRecord)
 	_, err = Validate(b, &Entry{Version: 7, Epoch: 12}, []byte("key"))
 	require.ErrorIs(t, err, OtherEpoch)
+	b[RecordHeader] ^= 1
+	_, err = Validate(b, &e, []byte("key"))
+	require.ErrorIs(t, err, Torn)
+}
+
+// Limits hold on both sides: what is at one is taken, and what is beyond it is refused.
+func TestLimits(t *testing.T) {
+	header := func(n uint32) error {
+		b := binary.LittleEndian.AppendUint32(begin(nil, KindBye, 1)[:HeaderSize-4], n)
+		_, err := ReadHeader(b)
+		return err
+	}
+	require.ErrorIs(t, header(HeaderSize-1), Malformed)
+	require.NoError(t, header(HeaderSize))
+	require.NoError(t, header(MaxMessage))
+	require.ErrorIs(t, header(MaxMessage+1), Malformed)
+
+	r := sample()
+	r.Key = bytes.Repeat([]byte("k"), MaxKey)
+	_, err := ReadRecord(slot(r))
+	require.NoError(t, err)
+	r.Key = append(r.Key, 'k')
+	_, err = ReadRecord(slot(r))
+	require.ErrorIs(t, err, Malformed)
+	r = sample()
+	r.Attrs = attrsKnown + 1
+	_, err = ReadRecord(slot(r))
+	require.ErrorIs(t, err, Malformed)
+	b := slot(sample())
+	binary.LittleEndian.PutUint32(b[recValueLen:], MaxValue)
+	_, err = ReadRecord(b)
+	require.ErrorIs(t, err, Short)
+	binary.LittleEndian.PutUint32(b[recValueLen:], MaxValue+1)
+	_, err = ReadRecord(b)
+	require.ErrorIs(t, err, Malformed)
 }
 
 func TestExpired(t *testing.T) {
@@ -220,6 +255,16 @@ func TestMessages(t *testing.T) {
 		}
 		_, err = again(append(bytes.Clone(m), 0))
 		require.ErrorIs(t, err, Malformed, name)
+		_, err = again(end(append(bytes.Clone(m), 0), 0))
+		require.ErrorIs(t, err, Malformed, "%s with a longer body", name)
+		if name != "bye" {
+			_, err = again(end(bytes.Clone(m[:HeaderSize]), 0))
+			require.ErrorIs(t, err, Short, "%s without a body", name)
+		}
+		later := bytes.Clone(m)
+		later[3]++
+		_, err = again(later)
+		require.ErrorIs(t, err, Malformed, "%s of another format", name)
 	}
 	r, err := ReadRequest(messages()["request"])
 	require.NoError(t, err)
@@ -240,17 +285,22 @@ func TestRefusals(t *testing.T) {
 		_, err := ReadReply(AppendReply(nil, &r))
 		require.ErrorIs(t, c.Note(err), Malformed, "%+v", r)
 	}
+	reserved := AppendRequest(nil, &Request{Op: OpGet, Key: []byte("k")})
+	reserved[HeaderSize+72] = 1
+	_, err := ReadRequest(reserved)
+	require.ErrorIs(t, c.Note(err), Malformed, "what is reserved")
+	require.Equal(t, refusals, c.Note(refusals), "it is counted nowhere")
 	var d Deltas
 	require.ErrorIs(t, c.Note(d.Read(AppendDeltas(nil, &Deltas{List: []Delta{{Change: changes}}}))), Malformed)
 	require.Empty(t, d.List)
 	require.ErrorIs(t, c.Note(d.Read(AppendDeltas(nil, &Deltas{List: make([]Delta, MaxEntries+1)}))), Malformed)
-	_, err := ReadHorizon(AppendHorizon(nil, &Horizon{Applied: 1, Quiet: 2}))
+	_, err = ReadHorizon(AppendHorizon(nil, &Horizon{Applied: 1, Quiet: 2}))
 	require.ErrorIs(t, c.Note(err), Malformed)
 	_, err = ReadHorizon(messages()["map"])
 	require.ErrorIs(t, c.Note(err), Malformed, "another kind")
 	require.NoError(t, c.Note(nil))
-	require.Equal(t, uint64(14), c[Malformed])
-	require.Equal(t, uint64(14), c.Total())
+	require.Equal(t, uint64(15), c[Malformed])
+	require.Equal(t, uint64(15), c.Total())
 	require.Equal(t, "cache: record is dead", Dead.Error())
 }
 
@@ -396,4 +446,24 @@ func TestOddBucketsAndChunks(t *testing.T) {
 	c := AppendChunk(nil, &Chunk{Epoch: 1, Last: true})
 	c[HeaderSize+20] = 2
 	require.ErrorIs(t, new(Chunk).Read(c), Malformed)
+}
+
+// A record that is written over another one is no record until it is published.
+func TestRecordInUsedMemory(t *testing.T) {
+	b, r := slot(sample()), sample()
+	PutRecord(b, &r)
+	_, err := ReadRecord(b)
+	require.ErrorIs(t, err, Dead)
+}
+
+// The last part of a snapshot says so, and a map that it has no parts. A part may have as many entries as there may be.
+func TestFlagsOfMaps(t *testing.T) {
+	for _, set := range []bool{false, true} {
+		var c Chunk
+		require.NoError(t, c.Read(AppendChunk(nil, &Chunk{Epoch: 1, Last: set, Entries: make([]Entry, MaxEntries)})))
+		require.Equal(t, set, c.Last)
+		m, err := ReadMap(AppendMap(nil, &Map{Epoch: 1, Alone: set}))
+		require.NoError(t, err)
+		require.Equal(t, set, m.Alone)
+	}
 }

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/goverbs/goverbs/cache/server"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// check returns what is wrong with the configuration at path, the files that it names and this host, each with its
+// line and key, as far as that can be said without opening the device.
+func (c *config) check(path string, log *slog.Logger) error {
+	errs := []error{c.checkHost()}
+	_, err := c.gateway()
+	errs = append(errs, err)
+	if len(c.Tenants) == 0 {
+		s, err := c.server(log)
+		errs = append(errs, ofKey("key", err), checkServer("", s))
+	}
+	all := server.Config{}
+	for _, name := range slices.Sorted(maps.Keys(c.Tenants)) {
+		t, err := c.tenant(name, log)
+		if c.revokes(&t) {
+			continue
+		}
+		prefix := "tenants." + name + "."
+		if err = ofKey(prefix+"key", err); err == nil {
+			err = checkServer(prefix, t.Config)
+		}
+		if err == nil {
+			err = ofKey(prefix+"key", t.Check())
+		}
+		errs = append(errs, err)
+		all.Memory += t.Memory
+	}
+	if errors.Join(errs...) == nil {
+		errs = append(errs, ofKey("memory", all.CheckHost()))
+	}
+	for i := range errs {
+		if errs[i] != nil {
+			errs[i] = fmt.Errorf("%s: %w", path, locate(c.text, errs[i]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkHost returns an error if this host has not the device, or not an address.
+func (c *config) checkHost() error {
+	for _, a := range [...]struct{ key, address string }{{"listen", c.Listen}, {"gateway.listen", c.Gateway.Listen}, {"metrics", c.Metrics}} {
+		if host, _, err := net.SplitHostPort(a.address); err == nil && host != "" {
+			l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+			if err != nil {
+				return ofKey(a.key, err)
+			}
+			_ = l.Close()
+		}
+	}
+	if c.Device == "" {
+		return nil
+	}
+	devices, err := verbs.Devices()
+	if err != nil {
+		return ofKey("device", err)
+	}
+	names := make([]string, len(devices))
+	for i := range devices {
+		names[i] = devices[i].Name
+	}
+	if !slices.Contains(names, c.Device) {
+		return ofKey("device", fmt.Errorf("this host has no RDMA device %q, but [%s]", c.Device, strings.Join(names, " ")))
+	}
+	return nil
+}
+
+// checkServer returns the first error of a server's configuration, with its key.
+func checkServer(prefix string, s server.Config) error {
+	for _, part := range [...]struct {
+		key string
+		cfg server.Config
+	}{
+		{"key", server.Config{Key: s.Key}},
+		{"lease", server.Config{Lease: s.Lease}},
+		{"names", server.Config{Names: s.Names}},
+		{"memory", server.Config{Memory: s.Memory}},
+		{"max_value", server.Config{Memory: s.Memory, MaxValue: s.MaxValue}},
+		{"snapshot", server.Config{Memory: s.Memory, Snapshot: s.Snapshot, Logger: s.Logger}},
+	} {
+		if err := errors.Join(part.cfg.Check(), part.cfg.CheckHost()); err != nil {
+			return ofKey(prefix+part.key, err)
+		}
+	}
+	return nil
+}
+
+// ofKey returns an error of the value of a key, which it names; nil stays nil.
+func ofKey(key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return at(key, fmt.Errorf("%q: %w", key, err))
+}
