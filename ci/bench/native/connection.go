@@ -13,11 +13,11 @@ const memory = 64 << 10
 // devices are the ends of connections.
 var devices = [2]string{"mlx5_0", "mlx5_1"}
 
-// end is a device with memory that its peers may access.
+// end is a device, and memory that its peers may access.
 type end struct {
 	pd  *verbs.PD
 	gid verbs.GIDEntry
-	mr  *verbs.MR
+	mr  *verbs.MR // only of those that ends returns
 }
 
 func (o *opened) end(device string) (e end, err error) {
@@ -33,19 +33,19 @@ func (o *opened) end(device string) (e end, err error) {
 		return e, err
 	}
 	o.add(e.pd)
-	if e.mr, err = e.pd.AllocMR(memory, verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic}); err != nil {
-		return e, err
-	}
-	o.add(e.mr)
 	return e, nil
 }
 
-// ends are both.
+// ends are both, with memory.
 func (o *opened) ends() (es [2]end, err error) {
 	for i, name := range devices {
 		if es[i], err = o.end(name); err != nil {
 			return es, err
 		}
+		if es[i].mr, err = es[i].pd.AllocMR(memory, verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic}); err != nil {
+			return es, err
+		}
+		o.add(es[i].mr)
 	}
 	return es, nil
 }

@@ -1,6 +1,7 @@
 package native
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -39,14 +40,18 @@ type row struct {
 	target   *measure.Target
 	baseline string // what it is; empty if there is none
 	per      int    // operations are divided in so many; 0 is 1
+	few      int    // blocks have so many times fewer operations than others; 0 is 1
 	rate     bool   // operations in a second, instead of the time of one
+	unit     string // of the rate, if it is another one
+	factor   float64
+	waited   bool // with the mean time over the best
 	open     func(*opened) (ours, base operations, err error)
 }
 
 // Values of a pass.
 const (
 	value     = iota // of the fastest block
-	meanTime         // ns, of all blocks
+	meanOver         // mean time of all blocks, over the fastest
 	allocated        // objects of an operation
 )
 
@@ -67,13 +72,19 @@ func (r row) benchmark(s size) harness.Benchmark {
 		}
 	}
 	unit := "ns"
-	if r.rate {
-		unit = "op/s"
+	s.block = max(s.block/max(r.few, 1), 1)
+	objectsTarget := 0.01
+	if r.rate { // goroutines take memory, and need a while to come together
+		unit = cmp.Or(r.unit, "op/s")
+		s.block, s.blocks, objectsTarget = 5*s.block, max(s.blocks/4, 1), 0.1
 	}
 	f := harness.Figure{Name: r.name, Unit: unit, Of: "ours", Baseline: r.baseline, Value: value, Target: r.target}
-	objects := harness.Figure{Name: r.name + "_allocations", Unit: "objects", Of: "ours", Value: allocated, Target: measure.AtMost(0.01)}
+	objects := harness.Figure{Name: r.name + "_allocations", Unit: "objects", Of: "ours", Value: allocated, Target: measure.AtMost(objectsTarget)}
 	b := harness.Benchmark{Name: r.name, Sides: []harness.Side{{Name: "ours", Run: pass(0)}}, Figures: []harness.Figure{f, objects},
 		Judged: []string{harness.Wall}, Close: o.close}
+	if r.waited {
+		b.Figures = append(b.Figures, harness.Figure{Name: r.name + "_mean_over_best", Unit: "ratio", Of: "ours", Value: meanOver, Target: measure.AtMost(1.5)})
+	}
 	if r.baseline != "" {
 		b.Sides = append(b.Sides, harness.Side{Name: r.baseline, Run: pass(1)})
 	}
@@ -99,9 +110,12 @@ func (r row) pass(ctx context.Context, s size, ops operations) ([]float64, error
 	}
 	runtime.ReadMemStats(&after)
 	per := float64(s.block * max(r.per, 1))
-	v := []float64{value: float64(least) / per, meanTime: float64(sum) / (per * float64(s.blocks)), allocated: float64(after.Mallocs-before.Mallocs) / (per * float64(s.blocks))}
+	v := []float64{value: float64(least) / per, meanOver: float64(sum) / (float64(s.blocks) * float64(least)), allocated: float64(after.Mallocs-before.Mallocs) / (per * float64(s.blocks))}
 	if r.rate {
 		v[value] = 1e9 / v[value]
+	}
+	if r.factor != 0 {
+		v[value] *= r.factor
 	}
 	return v, nil
 }

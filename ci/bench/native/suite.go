@@ -4,11 +4,12 @@ package native
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	"github.com/goverbs/goverbs/cgo/standin"
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
 	"github.com/goverbs/goverbs/ci/bench/measure"
-	"github.com/goverbs/goverbs/verbs"
 )
 
 // Suite has a row for each operation. SIMHCA must be "mlx5,mlx5,efa", and the program must have been built
@@ -17,13 +18,11 @@ func Suite(harness.Env) []harness.Benchmark { return suite(size{blocks: 20, bloc
 
 func suite(s size) []harness.Benchmark {
 	var list []harness.Benchmark
-	for _, r := range rows() {
+	for _, r := range slices.Concat(instrument(), verbsRows(), systemRows(), cacheRows(), srdRows()) {
 		list = append(list, r.benchmark(s))
 	}
 	return list
 }
-
-func rows() []row { return []row{batchRead()} }
 
 // read is the bytes of small READs.
 const read = 64
@@ -31,40 +30,46 @@ const read = 64
 const readLoop = "post and poll in C"
 
 // reads are lists of READs by a loop in C.
-func reads(o *opened, es [2]end, size, list, extra int) (operations, error) {
+func reads(o *opened, es [2]end, size, list int) (operations, error) {
 	l, err := o.polled(es)
-	return func(_ context.Context, n int) (time.Duration, error) { return l.Reads(size, list, extra, n) }, err
+	return func(_ context.Context, n int) (time.Duration, error) { return l.Reads(size, list, 0, n) }, err
 }
 
-// batchRead is a READ by a batch of one and one crossing.
-func batchRead() row {
-	return row{name: "batch_read", target: measure.AtMostOver(60), baseline: readLoop, open: func(o *opened) (ours, base operations, err error) {
+// planted is a known cost, in nanoseconds.
+const planted = 50
+
+// instrument is checked in each run: an empty loop of 50 ns in each READ shows at its size.
+func instrument() []row {
+	return []row{{name: "planted_50ns", target: measure.AtLeastOver(0.8 * planted), baseline: readLoop, open: func(o *opened) (ours, base operations, err error) {
 		es, err := o.ends()
 		if err != nil {
 			return nil, nil, err
 		}
-		c, err := o.connect(es, verbs.CQConfig{PollOnly: true})
+		const turns = 1_000_000
+		took := time.Duration(1 << 62)
+		for range 10 {
+			took = min(took, standin.Spin(turns))
+		}
+		extra := int(planted * turns / took.Nanoseconds())
+		l, err := o.polled(es)
+		with := func(extra int) operations {
+			return func(_ context.Context, n int) (time.Duration, error) { return l.Reads(read, 1, extra, n) }
+		}
+		return with(extra), with(0), err
+	}}}
+}
+
+// besideReads is a row whose baseline is a READ in C.
+func besideReads(name string, limit float64, open func(o *opened, es [2]end) (operations, error)) row {
+	return row{name: name, target: measure.AtMostOver(limit), baseline: readLoop, open: func(o *opened) (ours, base operations, err error) {
+		es, err := o.ends()
 		if err != nil {
 			return nil, nil, err
 		}
-		b, err := c.qp.NewBatch(1)
-		if err != nil {
+		if ours, err = open(o, es); err != nil {
 			return nil, nil, err
 		}
-		from, into := c.far.mr.Region().At(0), c.near.mr.SGE(0, read)
-		var wcs [1]verbs.WC
-		ours = each(func(context.Context) error {
-			b.Read(1, verbs.Signaled, from, into)
-			_, n, err := b.PostPoll(c.cq, wcs[:], 1000)
-			for n == 0 && err == nil {
-				n, err = c.cq.PollSpin(wcs[:], 1000)
-			}
-			if err != nil {
-				return err
-			}
-			return wcs[0].Err()
-		})
-		base, err = reads(o, es, read, 1, 0)
+		base, err = reads(o, es, read, 1)
 		return ours, base, err
 	}}
 }
