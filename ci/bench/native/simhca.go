@@ -2,4 +2,6 @@
 
 package native
 
-import _ "github.com/goverbs/goverbs/cgo/simhca" // the devices
+import "github.com/goverbs/goverbs/cgo/simhca"
+
+func init() { deviceClock = simhca.Time }

@@ -4,6 +4,7 @@ package native
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -18,7 +19,7 @@ func Suite(harness.Env) []harness.Benchmark { return suite(size{blocks: 20, bloc
 
 func suite(s size) []harness.Benchmark {
 	var list []harness.Benchmark
-	for _, r := range slices.Concat(instrument(), verbsRows(), systemRows(), cacheRows(), srdRows()) {
+	for _, r := range slices.Concat(instrument(), deviceTimes(), verbsRows(), systemRows(), cacheRows(), srdRows()) {
 		list = append(list, r.benchmark(s))
 	}
 	return list
@@ -40,7 +41,7 @@ const planted = 50
 
 // instrument is checked in each run: an empty loop of 50 ns in each READ shows at its size.
 func instrument() []row {
-	return []row{{name: "planted_50ns", target: measure.AtLeastOver(0.8 * planted), baseline: readLoop, open: func(o *opened) (ours, base operations, err error) {
+	return []row{{name: "planted_50ns", inC: true, target: measure.AtLeastOver(0.8 * planted), baseline: readLoop, open: func(o *opened) (ours, base operations, err error) {
 		es, err := o.ends()
 		if err != nil {
 			return nil, nil, err
@@ -57,6 +58,37 @@ func instrument() []row {
 		}
 		return with(extra), with(0), err
 	}}}
+}
+
+// deviceClock is that of the simulated devices: [simhca.Time].
+var deviceClock func(on bool) time.Duration
+
+// deviceTimes are what the devices themselves take for requests of the loops in C: what their libraries
+// and the loops take is the rest of those.
+func deviceTimes() []row {
+	of := func(name string, per int, loop func(l *standin.Requester, n int) (time.Duration, error)) row {
+		return row{name: "device_" + name, inC: true, per: per, few: per, open: func(o *opened) (ours, base operations, err error) {
+			if deviceClock == nil {
+				return nil, nil, errors.New("built without the tag simhca")
+			}
+			es, err := o.ends()
+			if err != nil {
+				return nil, nil, err
+			}
+			l, err := o.polled(es)
+			return func(_ context.Context, n int) (time.Duration, error) {
+				deviceClock(true)
+				_, err := loop(l, n)
+				return deviceClock(false), err
+			}, nil, err
+		}}
+	}
+	return []row{
+		of("read_64B", 1, func(l *standin.Requester, n int) (time.Duration, error) { return l.Reads(read, 1, 0, n) }),
+		of("read_16KiB", 1, func(l *standin.Requester, n int) (time.Duration, error) { return l.Reads(16<<10, 1, 0, n) }),
+		of("list32", keys, func(l *standin.Requester, n int) (time.Duration, error) { return l.Reads(read, keys, 0, n) }),
+		of("update", 1, func(l *standin.Requester, n int) (time.Duration, error) { return l.Updates(read, n) }),
+	}
 }
 
 // besideReads is a row whose baseline is a READ in C.

@@ -81,7 +81,7 @@ func requesterRead(o *opened, es [2]end) (operations, error) {
 // loopsInC are two loops in C on queue pairs of their own beside one: what two CPUs carry at most, as
 // the devices share a lock.
 func loopsInC() row {
-	return row{name: "c_rate_two_loops", baseline: "one loop in C", rate: true, open: func(o *opened) (ours, base operations, err error) {
+	return row{name: "c_rate_two_loops", inC: true, baseline: "one loop in C", rate: true, open: func(o *opened) (ours, base operations, err error) {
 		es, err := o.ends()
 		if err != nil {
 			return nil, nil, err
