@@ -15,7 +15,7 @@ import (
 
 // Suite has a row for each operation. SIMHCA must be "mlx5,mlx5,efa", and the program must have been built
 // with the tag simhca.
-func Suite(harness.Env) []harness.Benchmark { return suite(size{blocks: 20, block: 2000}) }
+func Suite(harness.Env) []harness.Benchmark { return suite(size{blocks: 40, block: 1000}) }
 
 func suite(s size) []harness.Benchmark {
 	var list []harness.Benchmark
