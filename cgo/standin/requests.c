@@ -59,6 +59,15 @@ int64_t standin_reads(const struct standin_requester *r, uint32_t length, int li
 	return standin_now() - start;
 }
 
+int standin_read(const struct standin_requester *r, uint32_t length)
+{
+	struct ibv_sge sge = { r->addr, length, r->lkey };
+	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_READ, .send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = { r->raddr, r->rkey } };
+
+	return perform(r->qp, r->cq, &wr);
+}
+
 int64_t standin_updates(const struct standin_requester *r, uint32_t length, int n)
 {
 	const uint64_t *lock = (const uint64_t *)r->addr;

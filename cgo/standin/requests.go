@@ -3,6 +3,8 @@
 package standin
 
 /*
+#cgo noescape standin_read
+#cgo nocallback standin_read
 #include "requests.h"
 */
 import "C"
@@ -35,6 +37,17 @@ func (r *Requester) c() C.struct_standin_requester {
 func (r *Requester) Reads(size, list, extra, lists int) (time.Duration, error) {
 	c := r.c()
 	return took(C.standin_reads(&c, C.uint32_t(size), C.int(list), C.int(extra), C.int(lists)))
+}
+
+// Read returns a READ of size bytes by one crossing into C and nothing else.
+func (r *Requester) Read(size int) func() error {
+	c := r.c()
+	return func() error {
+		if C.standin_read(&c, C.uint32_t(size)) != 0 {
+			return errLoop
+		}
+		return nil
+	}
 }
 
 // Updates acquires the lock in the first eight bytes and READs the size bytes behind it, by one
@@ -71,9 +84,11 @@ func (d *Datagrams) PingPong(to *Datagrams, size, n int) (time.Duration, error) 
 	return took(C.standin_pingpong(&a, &b, C.uint32_t(size), C.int(n)))
 }
 
+var errLoop = errors.New("standin: C loop: post, poll or completion failed")
+
 func took(ns C.int64_t) (time.Duration, error) {
 	if ns < 0 {
-		return 0, errors.New("standin: C loop: post, poll or completion failed")
+		return 0, errLoop
 	}
 	return time.Duration(ns), nil
 }

@@ -16,6 +16,9 @@ struct standin_requester {
 /* READs of length bytes, by lists, of which the last one is signaled. Extra turns of an empty loop are in each list. */
 int64_t standin_reads(const struct standin_requester *r, uint32_t length, int list, int extra, int lists);
 
+/* One READ; 0 or -1. */
+int standin_read(const struct standin_requester *r, uint32_t length);
+
 /* CMP_SWAP of a lock of 8 bytes and a READ of the length bytes behind it; then WRITE and unlock. */
 int64_t standin_updates(const struct standin_requester *r, uint32_t length, int n);
 

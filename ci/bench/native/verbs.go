@@ -10,7 +10,10 @@ import (
 )
 
 func verbsRows() []row {
+	crossing := besideReads("crossing_read", 0, crossingRead)
+	crossing.target = nil
 	list := []row{
+		crossing,
 		besideReads("batch_read", 60, batchRead),
 		besideReads("requester_read", 130, requesterRead),
 		datagrams(),
@@ -20,6 +23,16 @@ func verbsRows() []row {
 		return func() (user, error) { return requester(o, es) }, err
 	})...)
 	return append(list, loopsInC())
+}
+
+// crossingRead is a READ that C carries out in one call: what a crossing alone adds to the loop.
+func crossingRead(o *opened, es [2]end) (operations, error) {
+	l, err := o.polled(es)
+	if err != nil {
+		return nil, err
+	}
+	one := l.Read(read)
+	return each(func(context.Context) error { return one() }), nil
 }
 
 // batchRead is a READ by a batch of one and one crossing.
