@@ -1,7 +1,8 @@
 #!/bin/sh
 # make bench: each suite on each kernel and clock, then one file
 # build/bench/<suite>.json with a plot and the passes for benchstat beside it.
-# KERNEL, CLOCKS, ONLY and PAIRS narrow a run down. A benchmark, or a whole part,
+# KERNEL, CLOCKS, ONLY and PAIRS narrow a run down. PROFILE=1 writes a CPU profile of each row
+# of the suite native. A benchmark, or a whole part,
 # that fails is reported, the others are measured, and the exit status tells.
 set -u
 out=build/bench
@@ -18,20 +19,24 @@ part() {
 	shift 3
 	rm -rf "$part_dir" && mkdir -p "$part_dir"
 	began=$(date +%s)
-	LAB_CLOCK=$part_clock "$@" "$root/build/bench-driver" -suite "$part_suite" -rdmabench "$root/build/rdmabench" -hitrate "$root/build/hitrate" -simhca "$root/build/simhca.so" -shim "$root/build/yield.so" \
-		${ONLY:+-only "$ONLY"} ${PAIRS:+-pairs "$PAIRS"} -o "$root/$part_dir/records.json" || status=1
+	LAB_CLOCK=$part_clock "$@" "$root/${driver:-build/bench-driver}" -suite "$part_suite" -rdmabench "$root/build/rdmabench" -hitrate "$root/build/hitrate" -simhca "$root/build/simhca.so" -shim "$root/build/yield.so" \
+		${ONLY:+-only "$ONLY"} ${PAIRS:+-pairs "$PAIRS"} ${profiles:+-profiles "$profiles"} -o "$root/$part_dir/records.json" || status=1
 	echo "bench: $part_dir took $(($(date +%s) - began)) s" >&2
 	files="$files $part_dir/records.json"
 }
 
 for suite in $(echo "${SUITE:-verbs}" | tr , ' '); do
-	files=""
+	files="" driver="" profiles=""
 	clocks="instructions wall"
 	[ "$suite" = pacer ] && clocks="instructions instructions-2ns wall" # a fast link
 	case $suite in # what needs no device runs on this machine
 	verbs | pacer | cache) part "$suite-native" wall "$suite-native" env ;;
 	esac
-	if [ -n "$(ls /sys/class/infiniband 2>/dev/null)" ]; then
+	if [ "$suite" = native ]; then # it has simulated devices in its program
+		driver=build/bench-native profiles=${PROFILE:+$root/$out/native}
+		${GO:-go} build -tags simhca -o $driver ./ci/bench || exit 1
+		part native wall native env SIMHCA=mlx5,mlx5,efa
+	elif [ -n "$(ls /sys/class/infiniband 2>/dev/null)" ]; then
 		part "$suite" wall "$suite-wall" env
 	else
 		for kernel in ${KERNEL:-${KERNELS:-6.1 6.12}}; do

@@ -6,6 +6,7 @@
  * half a millisecond. Threads of the program do its work when they poll and find
  * nothing; meanwhile it is there for what nobody polls for.
  */
+#include "fault.h"
 #include "sim.h"
 #include <pthread.h>
 #include <sched.h>
@@ -18,6 +19,9 @@ enum { SPIN = 50000, SHORTEST_NAP = 10000, LONGEST_NAP = 500000, NAP_BESIDE_POLL
 
 static bool running;
 static uint32_t lent; /* so often has a thread of the program done a turn */
+static bool timed;
+static uint64_t spent; /* in such turns while they are timed, less what the clock takes */
+static uint64_t clock_takes;
 
 static bool turn(void)
 {
@@ -37,14 +41,37 @@ static bool turn(void)
 /* Does a turn in the calling thread, unless another thread is at it; true if there was something to do. */
 bool sim_lend(void)
 {
+	uint64_t start;
 	bool busy;
 
 	if (!sim_trylock())
 		return false;
-	busy = turn();
+	if (timed) {
+		start = sim_now();
+		busy = turn();
+		spent += sim_now() - start - clock_takes;
+	} else {
+		busy = turn();
+	}
 	__atomic_add_fetch(&lent, 1, __ATOMIC_RELAXED);
 	sim_unlock();
 	return busy;
+}
+
+uint64_t simhca_time(int on)
+{
+	enum { CALLS = 1000 };
+	uint64_t was, start = sim_now();
+
+	for (int i = 0; i < CALLS; i++)
+		sim_now();
+	sim_lock();
+	clock_takes = (sim_now() - start) / CALLS;
+	was = spent;
+	spent = 0;
+	timed = on;
+	sim_unlock();
+	return was;
 }
 
 static void sleep_for(uint64_t ns) { nanosleep(&(struct timespec){ .tv_nsec = ns }, NULL); }

@@ -17,4 +17,7 @@ int simhca_break(const char *device, uint32_t qpn);
 int simhca_hold(const char *device, uint32_t qpn, uint64_t us);
 int simhca_remove(const char *device);
 
+/* Returns for how long, in ns, threads that polled have been devices since the last call. They are timed if it is on. */
+uint64_t simhca_time(int on);
+
 #endif

@@ -10,7 +10,9 @@ static int64_t now(void)
 	return ts.tv_sec * 1000000000ll + ts.tv_nsec;
 }
 
-static void turn(int64_t n)
+int64_t standin_now(void) { return now(); }
+
+void standin_turn(int64_t n)
 {
 	for (int64_t k = 0; k < n; k++)
 		__asm__ volatile("" ::: "memory");
@@ -20,7 +22,7 @@ int64_t standin_spin(int64_t turns)
 {
 	int64_t start = now();
 
-	turn(turns);
+	standin_turn(turns);
 	return now() - start;
 }
 
@@ -212,7 +214,7 @@ int standin_read_loop(uintptr_t qp, uintptr_t cq, uint64_t addr, uint32_t length
 		int64_t after;
 		int got;
 
-		turn(extra);
+		standin_turn(extra);
 		wr.wr_id = i;
 		if (ibv_post_send((struct ibv_qp *)qp, &wr, &bad))
 			return -1;

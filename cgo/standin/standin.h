@@ -30,6 +30,8 @@ int64_t standin_post_poll(struct standin *s, int rounds, int batch);
 int standin_read_loop(uintptr_t qp, uintptr_t cq, uint64_t addr, uint32_t length, uint32_t lkey, uint64_t raddr,
 		      uint32_t rkey, int extra, int64_t *lat, int n);
 int64_t standin_spin(int64_t turns);
+int64_t standin_now(void); /* ns */
+void standin_turn(int64_t n); /* n turns of an empty loop */
 int standin_left_out(int before);
 
 /* Accepts connections through librdmacm until there is an error. */

@@ -28,6 +28,7 @@ import (
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
 	"github.com/goverbs/goverbs/ci/bench/lockoffload"
 	"github.com/goverbs/goverbs/ci/bench/measure"
+	"github.com/goverbs/goverbs/ci/bench/native"
 	"github.com/goverbs/goverbs/ci/bench/pacer"
 	"github.com/goverbs/goverbs/ci/bench/srd"
 	"github.com/goverbs/goverbs/ci/bench/verbs"
@@ -38,6 +39,7 @@ import (
 var suites = map[string]func(harness.Env) []harness.Benchmark{
 	"verbs": verbs.Suite, "verbs-native": verbs.Native, "dc": dc.Suite, "lockoffload": lockoffload.Suite, "pacer": pacer.Suite, "pacer-native": pacer.Native,
 	"srd": srd.Suite, "srd-ecmp": srd.Ecmp, "cache": cache.Suite, "cache-native": cache.Native,
+	"native": native.Suite,
 }
 
 // role is what this program does as one side of a pass.
@@ -73,6 +75,7 @@ func run(ctx context.Context) error {
 	at := flag.String("at", "", "address of the pass")
 	merge := flag.Bool("merge", false, "merge the JSON files named as arguments")
 	plan := flag.Float64("plan", 0, "print how many pairs bring the interval's half-width down to this `ratio`, by the baselines in the JSON files named as arguments")
+	profiles := flag.String("profiles", "", "`folder` for a CPU profile of each benchmark")
 	list := flag.Bool("list", false, "print the names of the suite's figures")
 	flag.Parse()
 	switch {
@@ -88,7 +91,7 @@ func run(ctx context.Context) error {
 		return errors.New("-pairs is negative")
 	}
 	calm.SpareProcs()
-	e := harness.Env{Clock: lab.Clock(), Topology: lab.Topology(), Rdmabench: *program, HitRate: *hitRate, SimHCA: *simHCA, Shim: *shim, PassLimit: *limit}
+	e := harness.Env{Clock: lab.Clock(), Topology: lab.Topology(), Rdmabench: *program, HitRate: *hitRate, SimHCA: *simHCA, Shim: *shim, PassLimit: *limit, Profiles: *profiles}
 	if e.Topology == "" {
 		e.Topology = "host"
 	}

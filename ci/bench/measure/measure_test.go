@@ -164,3 +164,29 @@ func TestPassesForBenchstat(t *testing.T) {
 		"6.12 instructions/side=ours": {10, 11, 12}, "6.12 instructions/side=baseline": {10, 10, 11},
 	}, got)
 }
+
+// Times have differences, on which targets may be judged, with an interval that leaves out 0 when
+// that of the ratio leaves out 1.
+func TestDifferences(t *testing.T) {
+	base := []float64{100, 101, 99, 100, 102, 98}
+	ours := []float64{150, 150, 150, 151, 150, 150}
+	for target, want := range map[*Target]string{AtMostOver(60): Met, AtMostOver(40): Missed, AtMostOver(50): Unresolved, AtLeastOver(45): Met, AtMost(1.6): Met} {
+		r := Record{Name: "x", Unit: "ns"}
+		r.Compare(ours, base, base, target)
+		require.Equal(t, want, r.Verdict, "%v", target)
+		require.Equal(t, []float64{50.5, 48, 52}, []float64{r.Over, r.OverLow, r.OverHigh})
+	}
+	r, rate := Record{Name: "x", Unit: "ns"}, Record{Name: "y", Unit: "op/s"}
+	r.Compare(ours, base, base, AtMostOver(60))
+	rate.Compare(ours, base, base, nil)
+	var b bytes.Buffer
+	WriteCSV(&b, []Record{r, rate})
+	rows, err := csv.NewReader(&b).ReadAll()
+	require.NoError(t, err)
+	require.Equal(t, []string{"difference", "interval of difference"}, rows[0][14:])
+	require.Equal(t, []string{"<= 60 over the baseline", Met, "+50.5", "[+48.0, +52.0]"}, rows[1][12:])
+	require.Equal(t, []string{"", "", "", ""}, rows[2][12:])
+	b.Reset()
+	WriteCSV(&b, []Record{rate})
+	require.NotContains(t, b.String(), "difference")
+}

@@ -41,9 +41,13 @@ func WriteCSV(w io.Writer, records []Record) {
 	csv.NewWriter(w).WriteAll(rows)
 }
 
-// table has a heading and a row for each record.
+// table has a heading and a row for each record. Differences have columns if there is one.
 func table(records []Record) [][]string {
 	out := [][]string{strings.Split("benchmark,kernel,clock,ours,baseline,unit,ratio,interval,level,A/A interval,pairs,failed,target,verdict", ",")}
+	over := slices.ContainsFunc(records, func(r Record) bool { return r.Over != 0 })
+	if over {
+		out[0] = append(out[0], "difference", "interval of difference")
+	}
 	for _, r := range records {
 		cells := []string{r.Name, Series(r.Kernel), r.Clock, fmt.Sprintf("%.4g", r.Value), "", r.Unit, "",
 			fmt.Sprintf("[%.4g, %.4g]", r.ValueLow, r.ValueHigh), fmt.Sprintf("%.1f %%", 100*r.Level), "", fmt.Sprint(r.Pairs), "", r.Target, r.Verdict}
@@ -57,6 +61,11 @@ func table(records []Record) [][]string {
 		if r.Verdict == Failed {
 			cells[3], cells[7], cells[8] = "", "", ""
 			cells[13] += ": " + strings.Join(strings.Fields(r.Error), " ")
+		}
+		if over && r.Over != 0 {
+			cells = append(cells, fmt.Sprintf("%+.1f", r.Over), fmt.Sprintf("[%+.1f, %+.1f]", r.OverLow, r.OverHigh))
+		} else if over {
+			cells = append(cells, "", "")
 		}
 		out = append(out, cells)
 	}

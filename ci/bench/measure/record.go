@@ -12,20 +12,27 @@ import (
 type Target struct {
 	AtMost bool    // the figure must be at most Value, otherwise at least
 	Value  float64 // of the ratio, or of the plain value if there is no baseline
+	Over   bool    // Value is of the difference to the baseline, in the figure's unit
 }
 
-// AtMost and AtLeast make targets.
-func AtMost(v float64) *Target  { return &Target{true, v} }
-func AtLeast(v float64) *Target { return &Target{false, v} }
+// AtMost and AtLeast make targets, AtMostOver and AtLeastOver those of differences.
+func AtMost(v float64) *Target      { return &Target{AtMost: true, Value: v} }
+func AtLeast(v float64) *Target     { return &Target{Value: v} }
+func AtMostOver(v float64) *Target  { return &Target{AtMost: true, Value: v, Over: true} }
+func AtLeastOver(v float64) *Target { return &Target{Value: v, Over: true} }
 
 func (t *Target) String() string {
 	if t == nil {
 		return ""
 	}
+	text := fmt.Sprintf(">= %g", t.Value)
 	if t.AtMost {
-		return fmt.Sprintf("<= %g", t.Value)
+		text = fmt.Sprintf("<= %g", t.Value)
 	}
-	return fmt.Sprintf(">= %g", t.Value)
+	if t.Over {
+		text += " over the baseline"
+	}
+	return text
 }
 
 // Verdicts.
@@ -63,6 +70,9 @@ type Record struct {
 	RatioHigh     float64 `json:"ratio_high,omitempty"`
 	AALow         float64 `json:"aa_low,omitempty"`
 	AAHigh        float64 `json:"aa_high,omitempty"`
+	Over          float64 `json:"over,omitempty"` // difference, of times in ns
+	OverLow       float64 `json:"over_low,omitempty"`
+	OverHigh      float64 `json:"over_high,omitempty"`
 	Level         float64 `json:"level,omitempty"` // of all intervals of this record
 	Pairs         int     `json:"pairs,omitempty"`
 	Kernel        string  `json:"kernel"`
@@ -89,6 +99,14 @@ func (r *Record) Compare(ours, base, again []float64, t *Target) {
 	r.Ratio, r.RatioLow, r.RatioHigh = Median(ratios), in.Low, in.High
 	r.AALow, r.AAHigh, r.Level = aa.Low, aa.High, in.Level
 	r.Ours, r.BaseFirst, r.BaseAgain = ours, base, again
+	if r.Unit == "ns" {
+		over := differences(ours, base)
+		o := MedianInterval(over)
+		r.Over, r.OverLow, r.OverHigh = Median(over), o.Low, o.High
+		if t != nil && t.Over {
+			in = o
+		}
+	}
 	r.Target, r.Verdict = t.String(), verdict(in, len(ours), t)
 	if res := Resolution(r.Clock); Judges(len(ours)) && (aa.Low > 1+res || aa.High < 1-res) {
 		r.Verdict = Broken

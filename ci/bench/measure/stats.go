@@ -71,6 +71,16 @@ func Ratios(x, base []float64) []float64 {
 	return out
 }
 
+// differences subtracts pair by pair. Their interval leaves out 0 exactly if that of the ratios
+// leaves out 1.
+func differences(x, base []float64) []float64 {
+	out := make([]float64, len(x))
+	for i := range x {
+		out[i] = x[i] - base[i]
+	}
+	return out
+}
+
 // Pairs says how many pairs bring the half-width of the interval of a median
 // ratio down to halfWidth, given ratios of the baseline against itself from a
 // pilot: the next number that may judge a target, or more than most if that is

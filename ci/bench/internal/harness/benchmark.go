@@ -59,6 +59,8 @@ type Benchmark struct {
 	Figures []Figure
 	Judged  []string // clocks on which the targets are judged
 	Also    []string // clocks on which the figures are reported without that
+
+	Close func() error // called after the passes, if it is not nil
 }
 
 // Compare is a benchmark of one figure and two sides.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -78,6 +79,31 @@ func TestPassThatFailsOnce(t *testing.T) {
 	require.Equal(t, 1, recs[0].Failed)
 	require.Equal(t, "no luck", recs[0].Error)
 	require.Equal(t, measure.Met, recs[0].Verdict)
+}
+
+// A benchmark is closed after its passes, whatever came of them, and its profile is written before that.
+func TestClose(t *testing.T) {
+	var order strings.Builder
+	closing := func(p Pass) Benchmark {
+		b := Plain(Figure{Name: "x"}, []string{Wall}, func(ctx context.Context) ([]float64, error) { order.WriteString("p"); return p(ctx) })
+		b.Close = func() error { order.WriteString("c"); return nil }
+		return b
+	}
+	_, err := suite(t, 2, closing(always(1)), closing(broken))
+	require.ErrorContains(t, err, "no luck")
+	require.Equal(t, "ppcppc", order.String())
+
+	order.Reset()
+	e := Env{Clock: Wall, PassLimit: time.Minute, Profiles: t.TempDir()}
+	second := func(context.Context) ([]float64, error) {
+		if order.Len() > 1 {
+			time.Sleep(profiled)
+		}
+		return []float64{1}, nil
+	}
+	require.NoError(t, Run(t.Context(), e, []Benchmark{closing(second)}, 1, io.Discard, func([]measure.Record) error { return nil }))
+	require.Equal(t, "ppc", order.String())
+	require.FileExists(t, filepath.Join(e.Profiles, "x.pprof"))
 }
 
 // A benchmark that cannot be measured is a record, the next one is measured all

@@ -1,0 +1,147 @@
+#include "requests.h"
+#include "standin.h"
+
+enum { MOST = 64, GRH = 40 };
+
+/* Polls until n requests have completed. */
+static int await(struct ibv_cq *cq, int n)
+{
+	struct ibv_wc wc[2];
+
+	while (n > 0) {
+		int got = ibv_poll_cq(cq, n < 2 ? n : 2, wc);
+
+		for (int i = 0; i < got; i++)
+			if (wc[i].status != IBV_WC_SUCCESS)
+				return -1;
+		if (got < 0)
+			return -1;
+		n -= got;
+	}
+	return 0;
+}
+
+/* Posts a list, of which one request is signaled, and polls until that has completed. */
+static int perform(uintptr_t qp, uintptr_t cq, struct ibv_send_wr *list)
+{
+	struct ibv_send_wr *bad;
+
+	if (ibv_post_send((struct ibv_qp *)qp, list, &bad))
+		return -1;
+	return await((struct ibv_cq *)cq, 1);
+}
+
+int64_t standin_reads(const struct standin_requester *r, uint32_t length, int list, int extra, int lists)
+{
+	struct ibv_send_wr wr[MOST] = {};
+	struct ibv_sge sge[MOST];
+	int64_t start;
+
+	if (list > MOST)
+		return -1;
+	start = standin_now();
+	for (int n = 0; n < lists; n++) {
+		for (int i = 0; i < list; i++) {
+			sge[i] = (struct ibv_sge){ r->addr + i * length, length, r->lkey };
+			wr[i].wr_id = i;
+			wr[i].next = i + 1 < list ? &wr[i + 1] : NULL;
+			wr[i].sg_list = &sge[i];
+			wr[i].num_sge = 1;
+			wr[i].opcode = IBV_WR_RDMA_READ;
+			wr[i].send_flags = i + 1 < list ? 0 : IBV_SEND_SIGNALED;
+			wr[i].wr.rdma.remote_addr = r->raddr + i * length;
+			wr[i].wr.rdma.rkey = r->rkey;
+		}
+		standin_turn(extra);
+		if (perform(r->qp, r->cq, wr))
+			return -1;
+	}
+	return standin_now() - start;
+}
+
+int standin_read(const struct standin_requester *r, uint32_t length)
+{
+	struct ibv_sge sge = { r->addr, length, r->lkey };
+	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_READ, .send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = { r->raddr, r->rkey } };
+
+	return perform(r->qp, r->cq, &wr);
+}
+
+int64_t standin_updates(const struct standin_requester *r, uint32_t length, int n)
+{
+	const uint64_t *lock = (const uint64_t *)r->addr;
+	struct ibv_sge word = { r->addr, 8, r->lkey }, record = { r->addr + 8, length, r->lkey };
+	struct ibv_send_wr acquire = { .sg_list = &word, .num_sge = 1, .opcode = IBV_WR_ATOMIC_CMP_AND_SWP,
+		.wr.atomic = { .remote_addr = r->raddr, .rkey = r->rkey, .compare_add = 0, .swap = 1 } };
+	struct ibv_send_wr read = { .sg_list = &record, .num_sge = 1, .opcode = IBV_WR_RDMA_READ, .send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = { r->raddr + 8, r->rkey } };
+	struct ibv_send_wr write = read, release = acquire;
+	int64_t start = standin_now();
+
+	acquire.next = &read;
+	write.opcode = IBV_WR_RDMA_WRITE;
+	write.send_flags = 0;
+	write.next = &release;
+	release.send_flags = IBV_SEND_SIGNALED;
+	release.wr.atomic.compare_add = 1;
+	release.wr.atomic.swap = 0;
+	for (int i = 0; i < n; i++) {
+		if (perform(r->qp, r->cq, &acquire) || *lock != 0)
+			return -1;
+		(*(uint64_t *)(r->addr + 8))++;
+		if (perform(r->qp, r->cq, &write) || *lock != 1)
+			return -1;
+	}
+	return standin_now() - start;
+}
+
+static int receive(const struct standin_datagrams *e, uint32_t length)
+{
+	struct ibv_sge sge = { e->addr, GRH + length, e->lkey };
+	struct ibv_recv_wr wr = { .sg_list = &sge, .num_sge = 1 }, *bad;
+
+	return ibv_post_recv((struct ibv_qp *)e->qp, &wr, &bad);
+}
+
+static struct ibv_ah *way(const struct standin_datagrams *from, const struct standin_datagrams *to)
+{
+	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1, .grh = { .sgid_index = from->index, .hop_limit = 64 } };
+
+	memcpy(&attr.grh.dgid, to->gid, sizeof(to->gid));
+	return ibv_create_ah(((struct ibv_qp *)from->qp)->pd, &attr);
+}
+
+int64_t standin_pingpong(const struct standin_datagrams *a, const struct standin_datagrams *b, uint32_t length, int n)
+{
+	const struct standin_datagrams *ends[] = { a, b };
+	struct ibv_sge sge[2];
+	struct ibv_send_wr wr[2] = {};
+	int64_t start, took = -1;
+
+	for (int i = 0; i < 2; i++) {
+		sge[i] = (struct ibv_sge){ ends[i]->addr + GRH + length, length, ends[i]->lkey };
+		wr[i].sg_list = &sge[i];
+		wr[i].num_sge = 1;
+		wr[i].opcode = IBV_WR_SEND;
+		wr[i].send_flags = IBV_SEND_SIGNALED;
+		wr[i].wr.ud.ah = way(ends[i], ends[!i]);
+		wr[i].wr.ud.remote_qpn = ((struct ibv_qp *)ends[!i]->qp)->qp_num;
+		wr[i].wr.ud.remote_qkey = ends[!i]->qkey;
+		if (!wr[i].wr.ud.ah)
+			goto out;
+	}
+	start = standin_now();
+	for (int i = 0; i < 2 * n; i++) {
+		const struct standin_datagrams *from = ends[i & 1], *to = ends[!(i & 1)];
+
+		if (receive(to, length) || perform(from->qp, from->cq, &wr[i & 1]) || await((struct ibv_cq *)to->cq, 1))
+			goto out;
+	}
+	took = standin_now() - start;
+out:
+	for (int i = 0; i < 2; i++)
+		if (wr[i].wr.ud.ah)
+			ibv_destroy_ah(wr[i].wr.ud.ah);
+	return took;
+}
