@@ -123,7 +123,7 @@ func (c *Client) tellInstead(s *session) {
 func (s *session) greet(ctx context.Context, conn net.Conn, t greet.Transport) error {
 	h := greet.Hello{Transport: t, Tenant: s.c.cfg.Tenant, Server: s.c.address, Client: s.c.id}
 	seal, err := link.Greet(ctx, conn, h, s.c.cfg.Key, func() { s.waits = true; s.alive() })
-	for _, why := range []error{greet.ErrDenied, greet.ErrKeyWanted, greet.ErrStranger, greet.ErrFull} {
+	for _, why := range []error{greet.ErrDenied, greet.ErrKeyWanted, greet.ErrServerUnauthenticated, greet.ErrFull} {
 		if errors.Is(err, why) {
 			return fmt.Errorf("%w: %w", ErrDenied, err)
 		}

@@ -12,7 +12,7 @@ import (
 func TestWhyThereIsNoWay(t *testing.T) {
 	ep := &Endpoint{}
 	ep.handles.init(ep)
-	r, to := &request{status: Unresponsive, stranger: true}, verbs.GID{0: 1}
+	r, to := &request{status: Unresponsive, unauthenticated: true}, verbs.GID{0: 1}
 	require.Equal(t, errNoAnswer, ep.why(r, to, nil))
 	ep.handles.note(to, verbs.ErrNoGID)
 	err := ep.why(r, to, nil)

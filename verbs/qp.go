@@ -41,7 +41,7 @@ func (t QPType) String() string {
 }
 
 // DefaultQKey is the queue key of UD queue pairs that set none. It keeps
-// strangers' datagrams out by accident only; it is no secret.
+// other programs' datagrams out by accident only; it is no secret.
 const DefaultQKey = 0x11111111
 
 // QPConfig configures a queue pair.

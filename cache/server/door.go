@@ -20,10 +20,10 @@ import (
 // door listens at the address of one server or of several, one for each tenant. It finds out to which
 // tenant each client belongs, and admits it.
 type door struct {
-	listener *net.TCPListener
-	log      *slog.Logger
-	stranger []byte         // the key of unknown tenants, which no client has
-	refusing sync.WaitGroup // connections that come too early
+	listener   *net.TCPListener
+	log        *slog.Logger
+	unknownKey []byte         // the key of unknown tenants, which no client has
+	refusing   sync.WaitGroup // connections that come too early
 
 	pending *pending.Conns // connections that have not proved a key
 	turns   *turns         // to connect by RDMA
@@ -47,8 +47,8 @@ func newDoor(ctx context.Context, address string, log *slog.Logger) (*door, erro
 	if err != nil {
 		return nil, err
 	}
-	d := &door{listener: l.(*net.TCPListener), log: log, stranger: make([]byte, greet.MinKey), tenants: map[string]tenant{}, pending: pending.New(), turns: newTurns(atOnce())}
-	_, _ = rand.Read(d.stranger) // never fails
+	d := &door{listener: l.(*net.TCPListener), log: log, unknownKey: make([]byte, greet.MinKey), tenants: map[string]tenant{}, pending: pending.New(), turns: newTurns(atOnce())}
+	_, _ = rand.Read(d.unknownKey) // never fails
 	d.refusing.Go(d.refuse)
 	return d, nil
 }
@@ -151,7 +151,7 @@ func (d *door) keyOf(name string) ([]byte, *Server) {
 	if t, ok := d.tenants[name]; ok {
 		return t.key, t.server
 	}
-	return d.stranger, nil
+	return d.unknownKey, nil
 }
 
 // set admits a tenant's clients from now on.

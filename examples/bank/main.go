@@ -37,7 +37,7 @@ const (
 
 var layout = lockoffload.Layout{Slots: accounts, Size: accountSize, Clients: 2 * most}
 
-// key keeps strangers away. A bank that matters has one that is not in its source.
+// key keeps other programs away. A bank that matters has one that is not in its source.
 var key = []byte("the bank's front door")
 
 func main() {

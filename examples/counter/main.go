@@ -36,7 +36,7 @@ const (
 // without a lock, which is swapped. One more client reads the total at the end.
 var layout = lockoffload.Layout{Slots: 1, Size: 8, Clients: most + 1, Swap: 2 * (most + 1)}
 
-// key keeps strangers away. A program that matters has one that is not in its source.
+// key keeps other programs away. A program that matters has one that is not in its source.
 var key = []byte("counters are no secret")
 
 func main() {

@@ -75,8 +75,8 @@ var (
 	ErrDenied = errors.New("the server does not admit this tenant with this key")
 	// ErrKeyWanted: the server wants a proof, and the client has no key.
 	ErrKeyWanted = errors.New("the server wants a tenant's key")
-	// ErrStranger: the server has not proved that it has the key.
-	ErrStranger = errors.New("the server has not proved that it has the tenant's key")
+	// ErrServerUnauthenticated: the server has not proved that it has the key.
+	ErrServerUnauthenticated = errors.New("the server has not proved that it has the tenant's key")
 	// ErrFull: the tenant has as many clients as it may have.
 	ErrFull = errors.New("the tenant has as many clients as it may have")
 )

@@ -30,7 +30,7 @@ func greeting(t *testing.T, tenant string, theirs, ours []byte, room bool) (clie
 	s := NewServer(c.Hello(), ours)
 	proof, err := c.Challenged(s.Challenge())
 	if err != nil || proof == nil {
-		require.Equal(t, s.Open(), err == nil || err == ErrStranger)
+		require.Equal(t, s.Open(), err == nil || err == ErrServerUnauthenticated)
 		return err, nil
 	}
 	require.Len(t, proof, ProofSize)
@@ -50,14 +50,14 @@ func TestGreeting(t *testing.T) {
 		full           bool
 		client, server error
 	}{
-		"everybody":         {},
-		"the key":           {theirs: key, ours: key},
-		"the longest name":  {tenant: strings.Repeat("n", MaxName), theirs: key, ours: key},
-		"another key":       {theirs: other, ours: key, client: ErrDenied, server: ErrDenied},
-		"no key":            {ours: key, client: ErrKeyWanted},
-		"a stranger server": {theirs: key, client: ErrStranger},
-		"no room":           {theirs: key, ours: key, full: true, client: ErrFull, server: ErrFull},
-		"no room, no key":   {theirs: other, ours: key, full: true, client: ErrDenied, server: ErrDenied},
+		"everybody":                {},
+		"the key":                  {theirs: key, ours: key},
+		"the longest name":         {tenant: strings.Repeat("n", MaxName), theirs: key, ours: key},
+		"another key":              {theirs: other, ours: key, client: ErrDenied, server: ErrDenied},
+		"no key":                   {ours: key, client: ErrKeyWanted},
+		"a server without the key": {theirs: key, client: ErrServerUnauthenticated},
+		"no room":                  {theirs: key, ours: key, full: true, client: ErrFull, server: ErrFull},
+		"no room, no key":          {theirs: other, ours: key, full: true, client: ErrDenied, server: ErrDenied},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, server := greeting(t, c.tenant, c.theirs, c.ours, !c.full)
@@ -88,8 +88,8 @@ func TestProofsAreGoodOnce(t *testing.T) {
 	require.NotEqual(t, c.Hello(), next.Hello())
 	_, err = next.Challenged(s.Challenge())
 	require.NoError(t, err)
-	require.ErrorIs(t, next.Judged(verdict), ErrStranger, "a verdict again")
-	require.ErrorIs(t, c.Judged(answer(come, proof, "")), ErrStranger, "the client's own proof")
+	require.ErrorIs(t, next.Judged(verdict), ErrServerUnauthenticated, "a verdict again")
+	require.ErrorIs(t, c.Judged(answer(come, proof, "")), ErrServerUnauthenticated, "the client's own proof")
 
 	// What is signed has the tenant, the transport and the server.
 	for i, other := range []Hello{{Transport: RDMA, Tenant: "tenanu", Server: "a:7"}, {Transport: TCP, Tenant: "tenant", Server: "a:7"}, {Transport: RDMA, Tenant: "tenant", Server: "b:7"}} {
@@ -165,7 +165,7 @@ func TestHostileBytes(t *testing.T) {
 	for i := 20; i < len(verdict); i++ {
 		b := bytes.Clone(verdict)
 		b[i] ^= 0x81
-		require.Equal(t, ErrStranger, c.Judged(b), i)
+		require.Equal(t, ErrServerUnauthenticated, c.Judged(b), i)
 	}
 	require.Equal(t, ErrMalformed, c.Judged(answer(prove, proof, "")))
 	for _, n := range []int{0, HeadSize - 1, MaxMessage + 1, 65535} {

@@ -37,7 +37,7 @@ func (c *Client) Challenged(b []byte) (proof []byte, err error) {
 	case r.status == come && len(c.key) == 0:
 		return nil, nil
 	case r.status == come:
-		return nil, ErrStranger // a client with a key needs the server's proof
+		return nil, ErrServerUnauthenticated // a client with a key needs the server's proof
 	case r.status != prove:
 		return nil, ErrMalformed
 	case len(c.key) == 0:
@@ -62,7 +62,7 @@ func (c *Client) Judged(b []byte) error {
 	case r.status != come:
 		return ErrMalformed
 	case !hmac.Equal(r.body, sign(c.key, byServer, c.hello, c.challenge)):
-		return ErrStranger
+		return ErrServerUnauthenticated
 	}
 	return nil
 }

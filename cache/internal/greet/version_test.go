@@ -95,7 +95,7 @@ func TestGreetingOfTheNextVersion(t *testing.T) {
 		require.NoError(t, c.Judged(verdict), name)
 		require.NoError(t, s.Seal().Check([]byte("x"), c.Seal().Of([]byte("x"))), name)
 		c.hello[len(c.hello)-1] ^= 1
-		require.ErrorIs(t, c.Judged(verdict), ErrStranger, "what was changed on the way")
+		require.ErrorIs(t, c.Judged(verdict), ErrServerUnauthenticated, "what was changed on the way")
 	}
 }
 

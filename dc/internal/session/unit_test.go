@@ -31,13 +31,13 @@ func newBench(t *testing.T, contexts int, change func(*Limits)) *bench {
 
 // peer is a target that has replied before.
 func (b *bench) peer(qpn uint32) *Peer {
-	p := b.stranger(qpn)
+	p := b.newPeer(qpn)
 	p.alive = true
 	return p
 }
 
-// stranger is one of which nothing was ever heard.
-func (b *bench) stranger(qpn uint32) *Peer {
+// newPeer returns a peer of which nothing was ever heard.
+func (b *bench) newPeer(qpn uint32) *Peer {
 	return b.AddPeer(PeerAddress{At: wire.ControlAddress{QPN: qpn, GID: wire.GID{15: byte(qpn)}}, Key: 7})
 }
 

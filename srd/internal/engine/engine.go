@@ -91,8 +91,8 @@ type Result struct {
 	Parts   int // that were sent
 	Refused int // of them, those that the receiver refused
 
-	Limit    uint32 // bytes of the longest message that the receiver accepts
-	Stranger bool   // the receiver has never responded
+	Limit           uint32 // bytes of the longest message that the receiver accepts
+	Unauthenticated bool   // the receiver has never responded
 }
 
 // Config of an engine. Zero values of durations stand for defaults.

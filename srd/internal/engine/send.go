@@ -176,7 +176,7 @@ func (e *Engine) finish(i uint32) {
 		r.Status, r.Part = m.reason, int(m.blame)
 	}
 	f := m.flow
-	r.Limit, r.Stranger = f.p.Limits.Message, f.p.Epoch == 0
+	r.Limit, r.Unauthenticated = f.p.Limits.Message, f.p.Epoch == 0
 	m.flow, m.next, e.unused = nil, e.unused, i
 	e.cfg.Host.Settled(r)
 	e.settle(f)

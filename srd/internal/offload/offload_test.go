@@ -406,8 +406,8 @@ func TestFewAnswers(t *testing.T) {
 	w.end()
 }
 
-// Strangers cost nothing that stays, and few replies.
-func TestStrangers(t *testing.T) {
+// Unauthenticated peers cost nothing that stays, and few replies.
+func TestUnauthenticatedPeers(t *testing.T) {
 	for _, key := range []*wire.Key{nil, {1, 2}} {
 		cfg := simple()
 		cfg.Key = key
@@ -432,7 +432,7 @@ func TestStrangers(t *testing.T) {
 			}
 		}
 		require.Empty(t, n.m.peers)
-		require.LessOrEqual(t, answers, session.StrangerBurst)
+		require.LessOrEqual(t, answers, session.ReplyBurst)
 	}
 }
 

@@ -216,7 +216,7 @@ func (m *Machine) unqueue(f *txFlow, i uint32) {
 func (m *Machine) finish(i uint32, s engine.Status) {
 	g := &m.messages[i]
 	r := &m.result
-	*r = engine.Result{Tag: g.tag, Status: s, Parts: int(g.sent), Limit: g.flow.p.Limits.Message, Stranger: g.flow.p.Epoch == 0}
+	*r = engine.Result{Tag: g.tag, Status: s, Parts: int(g.sent), Limit: g.flow.p.Limits.Message, Unauthenticated: g.flow.p.Epoch == 0}
 	switch s {
 	case engine.Delivered: // by packets of before it was sent again
 		r.Parts = int(g.count)

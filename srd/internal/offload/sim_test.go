@@ -228,7 +228,7 @@ func (w *world) post(n *node, slot int, to *node, packet []byte) {
 		})
 	}
 	if w.rng.Float64() < w.forge {
-		w.stranger(packet)
+		w.inject(packet)
 	}
 	fails := w.rng.Float64() < w.failing
 	if fails {
@@ -270,8 +270,8 @@ func (w *world) post(n *node, slot int, to *node, packet []byte) {
 	})
 }
 
-// stranger sends something to a node: noise, a packet that was changed or replayed.
-func (w *world) stranger(packet []byte) {
+// inject sends something to a node: noise, a packet that was changed or replayed.
+func (w *world) inject(packet []byte) {
 	b := append([]byte(nil), packet...)
 	qpn := addrOf(w.rng.IntN(len(w.nodes))).QPN
 	switch w.rng.IntN(4) {

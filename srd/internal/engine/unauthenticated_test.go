@@ -38,8 +38,8 @@ func answers(n *node) (out []wire.Packet) {
 
 func source(a wire.Addr) Source { return Source{GID: a.GID, QPN: a.QPN} }
 
-// Strangers without a cookie cost nothing that stays, and few replies.
-func TestStrangersCostNothing(t *testing.T) {
+// Unauthenticated peers without a cookie cost nothing that stays, and few replies.
+func TestUnauthenticatedPeersCostNothing(t *testing.T) {
 	w := newWorld(t, 1, 1, simple(2))
 	n := w.nodes[0]
 	n.e.Advance(n.raw())
@@ -54,9 +54,9 @@ func TestStrangersCostNothing(t *testing.T) {
 	}
 	require.Empty(t, n.e.peers)
 	require.Empty(t, n.e.messages)
-	require.LessOrEqual(t, got, session.StrangerBurst, "answers in no time")
+	require.LessOrEqual(t, got, session.ReplyBurst, "answers in no time")
 	require.EqualValues(t, 20000-got, n.e.Stats.Unanswered)
-	w.now += 10 * session.StrangerRate
+	w.now += 10 * session.ReplyInterval
 	n.e.Advance(n.raw())
 	for range 20 {
 		n.e.Receive(source(addrOf(5)), hello(addrOf(5), addrOf(0), wire.Greeting{Epoch: 5, Token: 6, Stamp: 7}, nil))
@@ -152,7 +152,7 @@ func TestKeys(t *testing.T) {
 	require.Equal(t, wire.Challenge, answers(b)[0].Type, "stamps of the future stay valid for ever")
 }
 
-// Without a key nothing goes to a stranger with the first greeting.
+// Without a key nothing goes to an unauthenticated peer with the first greeting.
 func TestFirstPackets(t *testing.T) {
 	for _, key := range []*wire.Key{nil, {1, 1}} {
 		cfg := simple(2)
@@ -184,7 +184,7 @@ func settledPair(t *testing.T, f func(*Config)) *world {
 	return w
 }
 
-// A Reset that a stranger invents, or that names the right token, ends nothing.
+// A Reset that an unauthenticated peer invents, or that names the right token, ends nothing.
 func TestForgedResets(t *testing.T) {
 	w := settledPair(t, nil)
 	a := w.nodes[0]

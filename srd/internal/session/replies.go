@@ -6,8 +6,8 @@ import (
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
-// strangers queues rate-limited replies to unauthenticated senders.
-type strangers struct {
+// replyQueue queues rate-limited replies to unauthenticated senders.
+type replyQueue struct {
 	answers  [32]Answer
 	first, n int
 	credit   int
@@ -25,17 +25,17 @@ type Answer struct {
 }
 
 const (
-	// StrangerBurst is the largest number of replies in a burst.
-	StrangerBurst = 64
-	// StrangerRate is the time between two of them otherwise.
-	StrangerRate = 100 * time.Microsecond
+	// ReplyBurst is the largest number of replies in a burst.
+	ReplyBurst = 64
+	// ReplyInterval is the time between two of them otherwise.
+	ReplyInterval = 100 * time.Microsecond
 )
 
 // Reply queues a reply, unless there are too many.
 func (s *Sessions) Reply(a Answer) {
-	q := &s.strangers
-	if n := int((s.Now - q.filled) / StrangerRate); n > 0 {
-		q.credit, q.filled = min(q.credit+n, StrangerBurst), s.Now
+	q := &s.replies
+	if n := int((s.Now - q.filled) / ReplyInterval); n > 0 {
+		q.credit, q.filled = min(q.credit+n, ReplyBurst), s.Now
 	}
 	switch {
 	case q.n == len(q.answers) || q.credit == 0:
@@ -52,12 +52,12 @@ func (s *Sessions) Reply(a Answer) {
 }
 
 // Replies reports whether a reply is queued.
-func (s *Sessions) Replies() bool { return s.strangers.n > 0 }
+func (s *Sessions) Replies() bool { return s.replies.n > 0 }
 
 // NextReply takes a reply from the queue, which must not be empty, writes its packet to b, and
 // returns its destination and its length.
 func (s *Sessions) NextReply(b []byte) (to wire.Addr, n int) {
-	q := &s.strangers
+	q := &s.replies
 	a := &q.answers[q.first]
 	q.first = (q.first + 1) % len(q.answers)
 	q.n--
