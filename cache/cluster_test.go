@@ -31,7 +31,7 @@ func nobody(t *testing.T, n int) (out []string) {
 // DialCluster fails if no server can be reached, with the reason for each.
 func TestClusterOfNobody(t *testing.T) {
 	addresses := nobody(t, 3)
-	_, err := DialCluster(t.Context(), addresses, ClusterConfig{Patience: time.Hour})
+	_, err := DialCluster(t.Context(), addresses, ClusterConfig{GatherTimeout: time.Hour})
 	require.Error(t, err)
 	for _, a := range addresses {
 		require.ErrorContains(t, err, a+": dial tcp")

@@ -204,7 +204,7 @@ func (c *Client) close() error {
 	c.closed = true
 	c.mu.Unlock()
 	c.stop()
-	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	err := c.Flush(ctx)
 	// A failed connection has been reported to the calls that used it.
@@ -246,7 +246,7 @@ func (c *Client) free() error {
 	c.mu.Unlock()
 	select {
 	case <-idled:
-	case <-time.After(closePatience):
+	case <-time.After(closeTimeout):
 	}
 	return errors.Join(errs...)
 }

@@ -204,10 +204,10 @@ func TestFreeWaitsForTheBusy(t *testing.T) {
 		}
 		leave()
 		require.NoError(t, <-over)
-		require.Less(t, time.Since(began), closePatience)
+		require.Less(t, time.Since(began), closeTimeout)
 		c.busy, began = 1, time.Now()
 		require.NoError(t, c.free())
-		require.GreaterOrEqual(t, time.Since(began), closePatience, "who does not end is left to itself")
+		require.GreaterOrEqual(t, time.Since(began), closeTimeout, "who does not end is left to itself")
 	})
 }
 

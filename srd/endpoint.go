@@ -51,7 +51,7 @@ func Open(cfg Config) (*Endpoint, error) {
 		return nil, fmt.Errorf("srd: open: %w", err)
 	}
 	ep := &Endpoint{cfg: cfg, logs: logs{to: cfg.Log}, gid: cfg.GID, start: time.Now(), queues: make(map[*SendQueue]bool)}
-	ep.pool.budget, ep.pool.patience = cfg.Buffers, cfg.PeerTimeout/8
+	ep.pool.budget, ep.pool.grace = cfg.Buffers, cfg.PeerTimeout/8
 	ep.requests.unused = none
 	ep.polls.nudged, ep.polls.always = make(chan struct{}, 1), cfg.OnMessage != nil
 	ep.polls.grace = cfg.ackDelay

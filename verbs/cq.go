@@ -61,7 +61,7 @@ type CQ struct {
 	sizing    sync.Mutex
 	depth     int // under sizing
 	spin      uint32
-	patience  patience
+	yielding  yieldPolicy
 	pollFor   time.Duration
 	solicited bool
 	notify    cgo.Notify

@@ -136,13 +136,13 @@ func (q *QP) stands(op string) error {
 // before [QP.ToError] or an event of the device has set the cause, so explain waits
 // up to 100 ms for it.
 func (q *QP) explain(life uint32) error {
-	const patience = 100 * time.Millisecond
+	const timeout = 100 * time.Millisecond
 	if r := q.requester.Load(); r != nil && r.router != nil { // the cause may be a request that no goroutine polls for
 		r.Poll()
 	}
 	select {
 	case <-q.Done():
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		q.dieIn(life, opError("use", q.named(), errSilentDeath))
 	}
 	if cause := q.Err(); cause != nil {

@@ -262,8 +262,8 @@ func (rt *router) deliver(wcs []WC) {
 // which ends its use of memory too. Where the queue cannot be polled it resets at once.
 // In another life the queue pair is left alone ([errRevived]).
 func (rt *router) reclaim(q *QP, life uint32, busy func() bool) error {
-	const patience = 2 * time.Second
-	end := time.Now().Add(patience)
+	const timeout = 2 * time.Second
+	end := time.Now().Add(timeout)
 	for pause := 20 * time.Microsecond; busy() && time.Now().Before(end); pause = min(2*pause, 5*time.Millisecond) {
 		// rxe looks at what is posted to a queue pair in error only when it is
 		// told of the error again.

@@ -52,7 +52,7 @@ func (c *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 // pollAWhile polls for PollFor before parking, and less if a goroutine wants the router's poll lock. It leaves
 // a single poll to park, which polls in the same crossing into C in which it requests an event.
 func (c *CQ) pollAWhile(ctx context.Context, by *router, wcs []WC) (int, error) {
-	spins := c.patience.spins(c.spin)
+	spins := c.yielding.spins(c.spin)
 	if spins == 0 && c.pollFor <= 0 && c.wait.file != nil {
 		if now := c.router.Load(); now != by {
 			return 0, c.taken(by, now)
@@ -60,7 +60,7 @@ func (c *CQ) pollAWhile(ctx context.Context, by *router, wcs []WC) (int, error) 
 		return 0, nil
 	}
 	n, err := c.poll(by, wcs, spins)
-	c.patience.polled(spins, n > 0)
+	c.yielding.polled(spins, n > 0)
 	if c.pollFor <= 0 || n > 0 || err != nil {
 		return n, err
 	}

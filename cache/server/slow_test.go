@@ -119,7 +119,7 @@ func TestSlowedClientsAreTold(t *testing.T) {
 		defer cancel()
 		told := 0
 		d := &door{turns: newTurns(1)}
-		err := d.let(ctx, &admitted{Conn: conn}, s, &greet.Hello{Transport: greet.DC}, patience(func() error { told++; return nil }))
+		err := d.let(ctx, &admitted{Conn: conn}, s, &greet.Hello{Transport: greet.DC}, waitingClient(func() error { told++; return nil }))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, 10, told)
 	})

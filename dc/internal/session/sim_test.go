@@ -89,8 +89,8 @@ func program(seed uint64) (*world, error) {
 		})
 	}
 	for range rng.IntN(20) {
-		i, at, patience := w.inits[rng.IntN(len(w.inits))], addrs[rng.IntN(len(addrs))].At, time.Duration(rng.Int64N(int64(2*time.Second)))
-		w.After(within(), func() { i.attach(i.known[at], patience) })
+		i, at, timeout := w.inits[rng.IntN(len(w.inits))], addrs[rng.IntN(len(addrs))].At, time.Duration(rng.Int64N(int64(2*time.Second)))
+		w.After(within(), func() { i.attach(i.known[at], timeout) })
 	}
 	for range rng.IntN(40) {
 		i, at, k := w.inits[rng.IntN(len(w.inits))], addrs[rng.IntN(len(addrs))].At, rng.IntN(8)

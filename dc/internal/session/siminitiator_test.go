@@ -111,7 +111,7 @@ func (i *simInitiator) post(p *Peer, j *job) {
 }
 
 // attach asks for a session, and perhaps does not wait for it.
-func (i *simInitiator) attach(p *Peer, patience time.Duration) {
+func (i *simInitiator) attach(p *Peer, timeout time.Duration) {
 	if x := p.ctx; i.dead || x != nil && x.Attached() {
 		return
 	}
@@ -119,7 +119,7 @@ func (i *simInitiator) attach(p *Peer, patience time.Duration) {
 	i.joins = append(i.joins, a)
 	i.core.Enqueue(p, 0, i.w.Now)
 	i.settle()
-	i.w.After(patience, func() {
+	i.w.After(timeout, func() {
 		if a.over || i.dead {
 			return
 		}

@@ -12,7 +12,7 @@
 //	                reserve: CMP_SWAP word 0 -> R          answer: R
 //	waiting, first ──────────────────────────▶ reserved ───────────────▶ client: CMP_SWAP R -> tag, ..., tag -> 0
 //	                                              │                          │ done
-//	                                              ▼ patience is over         ▼
+//	                                              ▼ it times out              ▼
 //	                                       CMP_SWAP R -> 0, reserve for the next one
 //
 // A client says when it is done, and the word is reserved for the next one at once. If no
@@ -32,7 +32,7 @@ import (
 // Config configures a broker; all fields must be set.
 type Config struct {
 	Lists    int           // under way at a time, at most
-	Patience time.Duration // how long a reservation stands that its client does not end
+	Timeout  time.Duration // how long a reservation stands that its client does not end
 	MinPause time.Duration // before a word that was not free is tried again, at first
 	MaxPause time.Duration // and later
 	// Eager is how often it is tried again without a pause when a client has said that
@@ -91,7 +91,7 @@ type Broker struct {
 	Answers []Answer
 
 	Reserved uint64 // reservations that clients got
-	Lapsed   uint64 // those that were taken back because their patience was over
+	Lapsed   uint64 // those that were taken back because they timed out
 }
 
 // slot is a slot for which requests wait, or that is reserved.
@@ -312,7 +312,7 @@ func (b *Broker) Result(now time.Duration, index int, old []uint64) {
 // have been taken and given back, or the word would not have been free.
 func (b *Broker) reserved(now time.Duration, s *slot) {
 	b.ends(s)
-	s.word, s.until, s.ended, s.late = s.next, now+b.cfg.Patience, false, false
+	s.word, s.until, s.ended, s.late = s.next, now+b.cfg.Timeout, false, false
 	s.again, s.eager = false, 0
 	s.pause = b.cfg.MinPause
 	if s.due == Never {

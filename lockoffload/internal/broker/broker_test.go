@@ -9,7 +9,7 @@ import (
 
 func newBroker(lists int) *Broker {
 	var word uint64
-	return New(Config{Lists: lists, Patience: time.Second, MinPause: time.Millisecond, MaxPause: 8 * time.Millisecond, Eager: 2, MaxRun: 5 * time.Second, Gap: 5 * time.Millisecond, MaxReserved: 3,
+	return New(Config{Lists: lists, Timeout: time.Second, MinPause: time.Millisecond, MaxPause: 8 * time.Millisecond, Eager: 2, MaxRun: 5 * time.Second, Gap: 5 * time.Millisecond, MaxReserved: 3,
 		Word: func() uint64 { word++; return 1<<63 | word }})
 }
 
@@ -108,7 +108,7 @@ func TestUnlockOnItsWay(t *testing.T) {
 	require.Equal(t, Ask{2, 2}, answered(t, b).Ask)
 }
 
-// A client that does not come keeps the others waiting for the broker's patience.
+// A client that does not come keeps the others waiting for the reservation timeout.
 func TestReservationLapses(t *testing.T) {
 	b := newBroker(4)
 	b.Ask(0, 1, Ask{1, 1})

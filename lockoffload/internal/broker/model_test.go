@@ -73,7 +73,7 @@ const (
 	lease = 3 * time.Millisecond
 )
 
-var limits = Config{Lists: 2, Patience: 2 * time.Millisecond, MinPause: 100 * time.Microsecond, MaxPause: time.Millisecond, Eager: 3, MaxRun: 5 * time.Millisecond, Gap: 400 * time.Microsecond, MaxReserved: 100}
+var limits = Config{Lists: 2, Timeout: 2 * time.Millisecond, MinPause: 100 * time.Microsecond, MaxPause: time.Millisecond, Eager: 3, MaxRun: 5 * time.Millisecond, Gap: 400 * time.Microsecond, MaxReserved: 100}
 
 func newWorld(seed uint64) *world {
 	w := &world{rng: rand.New(rand.NewPCG(seed, 14)), fresh: map[uint64]bool{}, over: map[Ask]bool{}, barge: seed%3 == 0}
@@ -303,7 +303,7 @@ func (w *world) late() error {
 		}
 		most := limits.MaxPause + limits.Gap + time.Duration(len(w.words))*slack
 		if word != 0 {
-			most += limits.Patience
+			most += limits.Timeout
 		}
 		if w.now-w.since[slot] > most {
 			return fmt.Errorf("slot %d has %#x and %d who wait, since %v", slot, word, len(w.order[slot]), w.now-w.since[slot])
@@ -401,7 +401,7 @@ func run(seed uint64) (reserved, lapsed uint64, err error) {
 
 // Whatever clients do and whenever they die: one has a lock at a time, waiting clients are
 // served in the order in which they asked, a word that is free while requests wait is
-// not left so, a client that does not come costs the broker's patience, and the broker
+// not left so, a client that does not come costs the reservation timeout, and the broker
 // remembers nothing but waiting requests and reservations.
 func TestBrokerAgainstModel(t *testing.T) {
 	seeds := uint64(5000)

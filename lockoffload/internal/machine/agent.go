@@ -61,7 +61,7 @@ type AgentLimits struct {
 	MinPause      time.Duration
 	MaxPause      time.Duration
 	Keep          bool          // locks that others may be about to want, see Pause
-	patience      time.Duration // with a client that has its turn; 0 means turnPatience
+	reservation   time.Duration // with a client that has its turn; 0 means reservationTimeout
 	run, gap      time.Duration // of a lock that is handed on; 0 means turnRun and TurnGap
 }
 

@@ -20,9 +20,9 @@ const (
 	TurnWords = 2
 	// turnEager is how often a lock that is about to be given back is tried at once.
 	turnEager = 4
-	// turnPatience is how long a lock stays reserved for a client that does not take
+	// reservationTimeout is how long a lock stays reserved for a client that does not take
 	// it.
-	turnPatience = 500 * time.Millisecond
+	reservationTimeout = 500 * time.Millisecond
 	// turnRun is how long a lock is handed on before it is let go, and TurnGap how long
 	// it is left free then.
 	turnRun = 200 * time.Millisecond
@@ -35,7 +35,7 @@ const (
 func (c *Agent) newBroker() *broker.Broker {
 	l := &c.Limits
 	return broker.New(broker.Config{
-		Lists: TurnLists, Patience: cmp.Or(l.patience, turnPatience), MaxRun: cmp.Or(l.run, turnRun), Gap: cmp.Or(l.gap, TurnGap),
+		Lists: TurnLists, Timeout: cmp.Or(l.reservation, reservationTimeout), MaxRun: cmp.Or(l.run, turnRun), Gap: cmp.Or(l.gap, TurnGap),
 		MinPause: c.Limits.MinPause, MaxPause: c.Limits.MaxPause, Eager: turnEager, MaxReserved: turnsReserved,
 		Word: func() uint64 { c.tags++; return c.Slots.reservation(c.tags) },
 	})

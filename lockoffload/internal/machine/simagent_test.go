@@ -61,7 +61,7 @@ func (a *simAgent) start() {
 	l := AgentLimits{
 		Peers: 64, Window: simWindow, Queue: 1 + int(a.seed%3), Receives: 5, Message: simLength,
 		MaxWait: 400 * time.Microsecond, Eager: 10 * time.Microsecond, MinPause: 5 * time.Microsecond, MaxPause: 60 * time.Microsecond,
-		patience: 200 * time.Microsecond, run: 300 * time.Microsecond, gap: 40 * time.Microsecond,
+		reservation: 200 * time.Microsecond, run: 300 * time.Microsecond, gap: 40 * time.Microsecond,
 		Keep: a.seed%4 > 0,
 	}
 	slots := NewAgentSlots(s.l, s.mem, a.lives)

@@ -201,7 +201,7 @@ func (o *Objects) useSome(t *testing.T, r *rand.Rand, all map[string]any, args m
 // make children without a pause may leave no moment in which it has none: after a while
 // calm makes them pause.
 func closeInTime(t *testing.T, name string, object io.Closer, calm *atomic.Int32) {
-	const patience = time.Second
+	const timeout = time.Second
 	begin := time.Now()
 	end := begin.Add(Timeout)
 	asked := false
@@ -210,7 +210,7 @@ func closeInTime(t *testing.T, name string, object io.Closer, calm *atomic.Int32
 		if err == nil {
 			return
 		}
-		if !asked && calm != nil && time.Since(begin) > patience {
+		if !asked && calm != nil && time.Since(begin) > timeout {
 			asked = true
 			calm.Add(1)
 			defer calm.Add(-1)

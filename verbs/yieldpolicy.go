@@ -2,12 +2,12 @@ package verbs
 
 import "github.com/goverbs/goverbs/cgo"
 
-// patience decides whether a wait yields the CPU before it parks, on a machine with one CPU. If the completion
+// yieldPolicy decides whether a wait yields the CPU before it parks, on a machine with one CPU. If the completion
 // comes while it yields, that costs half as much as an event. If it does not, as with a server that has many
 // clients, or a client of such a server, each wait costs several more thread switches. So after yields in vain
 // some of the next waits park at once: none after the first, then two, four, up to 32. The holder of the poll
 // lock owns it.
-type patience struct {
+type yieldPolicy struct {
 	vain, rest uint8
 }
 
@@ -17,7 +17,7 @@ const (
 )
 
 // spins returns how often to poll, at most most.
-func (p *patience) spins(most uint32) uint32 {
+func (p *yieldPolicy) spins(most uint32) uint32 {
 	if most&cgo.Yield == 0 || p.rest == 0 {
 		return most
 	}
@@ -26,7 +26,7 @@ func (p *patience) spins(most uint32) uint32 {
 }
 
 // polled records whether a completion came within as many spins.
-func (p *patience) polled(spins uint32, came bool) {
+func (p *yieldPolicy) polled(spins uint32, came bool) {
 	switch {
 	case came:
 		if spins&cgo.Yield != 0 {

@@ -9,7 +9,7 @@ import (
 )
 
 // waits makes n waits, with came as the result of yielding the CPU, and returns which of them yielded.
-func waits(p *patience, n int, came bool) (gave []bool) {
+func waits(p *yieldPolicy, n int, came bool) (gave []bool) {
 	for range n {
 		s := p.spins(4 | cgo.Yield)
 		gave = append(gave, s != 0)
@@ -28,8 +28,8 @@ func count(gave []bool) (n int) {
 }
 
 // What comes in time is always waited for so, and what does not is tried less and less often.
-func TestPatience(t *testing.T) {
-	var p patience
+func TestYieldPolicy(t *testing.T) {
+	var p yieldPolicy
 	require.Equal(t, 100, count(waits(&p, 100, true)))
 	require.Equal(t, []bool{true, true, false, false, true, false, false, false, false, true}, waits(&p, 10, false))
 	waits(&p, 100, false)
@@ -42,8 +42,8 @@ func TestPatience(t *testing.T) {
 }
 
 // One wait in vain between others changes nothing.
-func TestPatienceForgives(t *testing.T) {
-	var p patience
+func TestYieldPolicyForgives(t *testing.T) {
+	var p yieldPolicy
 	for range 20 {
 		require.Equal(t, []bool{true}, waits(&p, 1, false))
 		require.Equal(t, []bool{true, true}, waits(&p, 2, true))
@@ -52,8 +52,8 @@ func TestPatienceForgives(t *testing.T) {
 
 // What is there at once tells nothing of what giving up the CPU would have done; and without that all waits
 // poll as often.
-func TestPatienceOfOthers(t *testing.T) {
-	var p patience
+func TestYieldPolicyOfOthers(t *testing.T) {
+	var p yieldPolicy
 	waits(&p, 2, false)
 	require.Equal(t, uint8(2), p.rest)
 	s := p.spins(4 | cgo.Yield)
@@ -65,5 +65,5 @@ func TestPatienceOfOthers(t *testing.T) {
 		require.Equal(t, uint32(64), p.spins(64))
 		p.polled(64, false)
 	}
-	require.Equal(t, patience{2, 1}, p)
+	require.Equal(t, yieldPolicy{2, 1}, p)
 }
