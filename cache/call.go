@@ -107,7 +107,7 @@ func (s *session) replied(b []byte) error {
 		return nil
 	}
 	delete(s.calls, a.ID)
-	s.m.Answered(a.Clock, milliseconds(c.begun), s.clock())
+	s.m.Replied(a.Clock, milliseconds(c.begun), s.clock())
 	if s.by != TCP && a.Status == wire.OK && a.Entry.Version != 0 {
 		s.m.Learn(a.Entry, a.Seq)
 	}

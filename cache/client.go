@@ -283,7 +283,7 @@ func (c *Client) again() *session {
 		case w != nil:
 			err = w
 		case err != nil && ctx.Err() != nil:
-			err = errNoAnswer // and not the caller's deadline
+			err = errNoReply // and not the caller's deadline
 		}
 		if cancel(); err == nil {
 			return s

@@ -79,7 +79,7 @@ func TestFailFast(t *testing.T) {
 
 // A missing server is a miss only where that was chosen, and only to what reads.
 func TestMissWhenDown(t *testing.T) {
-	down := errors.Join(ErrUnavailable, errNoAnswer)
+	down := errors.Join(ErrUnavailable, errNoReply)
 	require.NotErrorIs(t, (&Cluster{}).missed(down), ErrNotFound)
 	err := (&Cluster{miss: true}).missed(down)
 	require.ErrorIs(t, err, ErrNotFound)

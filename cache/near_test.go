@@ -23,7 +23,7 @@ func offline(t testing.TB, cfg Config) (*Client, *session) {
 	s.near, err = newNear(&c.cfg)
 	require.NoError(t, err)
 	s.m.Begin(&wire.Map{Epoch: 1, Seq: 0})
-	s.m.Answered(1000, 0, 0)
+	s.m.Replied(1000, 0, 0)
 	require.NoError(t, s.m.Deltas(&wire.Deltas{Epoch: 1, First: 1, Clock: 1000}))
 	c.set(s, nil)
 	return c, s
@@ -237,7 +237,7 @@ func TestNearCopiesAfterAReplacement(t *testing.T) {
 		heard := func(s *session) *kept {
 			s.mu.Lock()
 			clock := uint64(1000 + s.clock())
-			s.m.Answered(clock, s.clock(), s.clock())
+			s.m.Replied(clock, s.clock(), s.clock())
 			require.NoError(t, s.m.Deltas(&wire.Deltas{Epoch: 1, First: 1, Clock: clock}))
 			s.mu.Unlock()
 			return s.copyOf("key", s.clock())

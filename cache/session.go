@@ -319,7 +319,7 @@ func (s *session) begin(b []byte) error {
 	}
 	s.m.Begin(&m)
 	if s.longest = int(m.Longest); first {
-		s.m.Answered(m.Clock, 0, s.clock())
+		s.m.Replied(m.Clock, 0, s.clock())
 		close(s.first)
 	}
 	s.m.Told(m.Clock, s.clock())

@@ -97,7 +97,7 @@ func TestTargetThatIsSilent(t *testing.T) {
 	require.False(t, w.open(now+int64(blockedFor)-1))
 	require.True(t, w.open(now+int64(blockedFor)))
 	require.False(t, w.failed(now+int64(silentFor)-1))
-	w.answered()
+	w.replied()
 	require.False(t, w.failed(now+int64(silentFor)))
 	require.False(t, w.failed(now+2*int64(silentFor)-1))
 	require.True(t, w.failed(now+2*int64(silentFor)))

@@ -164,7 +164,7 @@ func TestReplacedSessionEndsNoCall(t *testing.T) {
 // A better way is looked for, unless there can be none.
 func TestHopes(t *testing.T) {
 	through := Config{DC: &dc.Initiator{}}
-	failed := errors.New("no answer")
+	failed := errors.New("no reply")
 	for _, c := range []struct {
 		cfg     Config
 		by      Transport

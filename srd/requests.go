@@ -101,7 +101,7 @@ func (ep *Endpoint) why(r *request, to verbs.GID, data [][]byte) error {
 			return fmt.Errorf("%w; there is no way to it: %w", err, cause)
 		}
 		if r.unauthenticated {
-			return errNoAnswer
+			return errNoReply
 		}
 	}
 	return err

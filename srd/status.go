@@ -65,8 +65,8 @@ var (
 	ErrPeers = errors.New("too many peers")
 )
 
-// errNoAnswer is ErrUnresponsive with the likely causes, for a peer that has never responded.
-var errNoAnswer = fmt.Errorf("%w; it has never answered: are its address and QKey right, and does it have the same Key?", ErrUnresponsive)
+// errNoReply is ErrUnresponsive with the likely causes, for a peer that has never responded.
+var errNoReply = fmt.Errorf("%w; it has never replied: are its address and QKey right, and does it have the same Key?", ErrUnresponsive)
 
 // TooLargeError is an [ErrTooLarge] with both lengths in bytes: that of the message, and the
 // receiver's [Config.MaxMessage].

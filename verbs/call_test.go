@@ -78,7 +78,7 @@ func TestCallsAreTold(t *testing.T) {
 			require.Equal(t, err, c.Wait(t.Context()))
 			require.Equal(t, o.say(o.err), err)
 			if err != nil {
-				require.Error(t, r.qp.Err(), "also by what Ended answered")
+				require.Error(t, r.qp.Err(), "also by what Ended returned")
 				break // the next one would have its cause
 			}
 			require.NoError(t, r.qp.Err())

@@ -206,7 +206,7 @@ func (r *Requester) close() error {
 	r.posting.Take(nil, nil) // no more posts
 	defer r.posting.Release()
 	end()
-	r.answered()
+	r.waitTaken()
 	r.qp.sendCQ.unroute(r.index, len(r.slots), r.cutOff)
 	r.qp.requester.Store(nil)
 	r.qp.life.RemoveChild("requester")
@@ -219,8 +219,8 @@ func (r *Requester) close() error {
 // busy reports whether anything is under way.
 func (r *Requester) busy() bool { return r.credits.Load() < r.capacity }
 
-// Close waits here until all calls have taken their results, which are ready.
-func (r *Requester) answered() {
+// waitTaken waits until all calls have taken their results, which are ready.
+func (r *Requester) waitTaken() {
 	for pause := 10 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
 		r.mu.Lock()
 		taken := len(r.slots) - len(r.free)

@@ -15,7 +15,7 @@ import (
 )
 
 // The queue holds eight requests: a list waits until all of it fits, its context's
-// end at most, and what it waited for is the device's answer, not the slots alone.
+// end at most, and what it waited for is the device's completion, not the slots alone.
 func TestListsWaitForRoom(t *testing.T) {
 	eachHostCQ(t, func(t *testing.T, cc CQConfig) {
 		_, _, _, q := hostSide(t, cc)

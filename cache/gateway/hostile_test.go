@@ -67,7 +67,7 @@ func TestUnauthenticatedConnectionsHaveToGo(t *testing.T) {
 	ann, silent, loud := dial(t, "tcp", addr), dial(t, "tcp", addr), dial(t, "tcp", addr)
 	require.Equal(t, "STORED\r\n", ann.ask("set x 0 0 10\r\nann secret\r\n"))
 	require.NoError(t, loud.nc.SetWriteDeadline(time.Now().Add(20*time.Second)))
-	for { // no answer is taken
+	for { // no reply is taken
 		if _, err := loud.nc.Write(bytes.Repeat([]byte("get a\r\n"), 10_000)); err != nil {
 			require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
 			break

@@ -90,7 +90,7 @@ func (k *linked) join() error {
 	hello, err := link.Join(k.link, k.reads, k.s.cfg.Connect, k.conn.seal)
 	if err == nil {
 		k.s.mu.Lock()
-		k.c.beats, k.c.answered, k.c.room = hello.Beats, true, k.inbox.came
+		k.c.beats, k.c.replied, k.c.room = hello.Beats, true, k.inbox.came
 		k.s.mu.Unlock()
 		k.s.comesFrom(k.c, k.conn)
 		k.conns, err = k.s.windows.Messages(k.link, hello, receives, k.s.maxRequest())

@@ -96,9 +96,9 @@ func (s *Server) write(c *client) {
 	s.sendAll(c, func(to link.Conn, b []byte) (bool, error) { return true, link.Send(c.ctx, to, b) })
 }
 
-// answer sends what there is for a client in this goroutine, which takes its messages. If that has to
+// sendReplies sends what there is for a client in this goroutine, which takes its messages. If that has to
 // wait for room a worker does it instead, since the room is granted by the client's next messages.
-func (s *Server) answer(c *client) {
+func (s *Server) sendReplies(c *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.to == nil || c.busy {

@@ -89,7 +89,7 @@ func TestProofsAreGoodOnce(t *testing.T) {
 	_, err = next.Challenged(s.Challenge())
 	require.NoError(t, err)
 	require.ErrorIs(t, next.Judged(verdict), ErrServerUnauthenticated, "a verdict again")
-	require.ErrorIs(t, c.Judged(answer(come, proof, "")), ErrServerUnauthenticated, "the client's own proof")
+	require.ErrorIs(t, c.Judged(newReply(come, proof, "")), ErrServerUnauthenticated, "the client's own proof")
 
 	// What is signed has the tenant, the transport and the server.
 	for i, other := range []Hello{{Transport: RDMA, Tenant: "tenanu", Server: "a:7"}, {Transport: TCP, Tenant: "tenant", Server: "a:7"}, {Transport: RDMA, Tenant: "tenant", Server: "b:7"}} {
@@ -150,7 +150,7 @@ func TestHostileBytes(t *testing.T) {
 		_, err := c.Challenged(b)
 		require.Equal(t, i == 4 || i == 5, err == nil, "byte %d: the version alone says nothing", i)
 	}
-	for _, b := range [][]byte{nil, s.Challenge()[:answerSize-1], append(s.Challenge(), 0), answer(denied, nil, ""), answer(statuses, nil, ""), answer(0, nil, "")} {
+	for _, b := range [][]byte{nil, s.Challenge()[:replySize-1], append(s.Challenge(), 0), newReply(denied, nil, ""), newReply(statuses, nil, ""), newReply(0, nil, "")} {
 		_, err := c.Challenged(b)
 		require.Equal(t, ErrMalformed, err)
 	}
@@ -167,7 +167,7 @@ func TestHostileBytes(t *testing.T) {
 		b[i] ^= 0x81
 		require.Equal(t, ErrServerUnauthenticated, c.Judged(b), i)
 	}
-	require.Equal(t, ErrMalformed, c.Judged(answer(prove, proof, "")))
+	require.Equal(t, ErrMalformed, c.Judged(newReply(prove, proof, "")))
 	for _, n := range []int{0, HeadSize - 1, MaxMessage + 1, 65535} {
 		_, err := Length(head{}.append(nil, n))
 		require.Equal(t, ErrMalformed, err, n)
@@ -185,8 +185,8 @@ func TestShortMessages(t *testing.T) {
 	hello := (&Hello{Transport: RDMA, Tenant: strings.Repeat("t", MaxName), Server: strings.Repeat("s", MaxServer), Address: at}).append(nil)
 	_, err := ReadHello(hello)
 	require.NoError(t, err)
-	said := answer(other, nil, strings.Repeat("s", MaxServer))
-	r, err := readAnswer(said)
+	said := newReply(other, nil, strings.Repeat("s", MaxServer))
+	r, err := readReply(said)
 	require.NoError(t, err)
 	require.Len(t, r.text, MaxServer)
 	for n := HeadSize; n < len(hello); n++ {
@@ -194,11 +194,11 @@ func TestShortMessages(t *testing.T) {
 		require.Equal(t, ErrMalformed, err, n)
 	}
 	for n := HeadSize; n < len(said); n++ {
-		_, err := readAnswer(short(said, n))
+		_, err := readReply(short(said, n))
 		require.Equal(t, ErrMalformed, err, n)
 		require.False(t, IsLater(short(said, n)))
 	}
-	_, err = readAnswer(answer(statuses, nil, ""))
+	_, err = readReply(newReply(statuses, nil, ""))
 	require.Equal(t, ErrMalformed, err)
 	for _, n := range []int{HeadSize, MaxMessage} {
 		got, err := Length(head{}.append(nil, n))
@@ -215,7 +215,7 @@ func TestShortMessages(t *testing.T) {
 func TestLongNameOfAnotherServer(t *testing.T) {
 	s := NewServer(NewClient(Hello{Transport: TCP}, nil).Hello(), nil)
 	for _, n := range []int{MaxServer - 1, MaxServer, MaxServer + 1, 2 * MaxMessage} {
-		r, err := readAnswer(s.Last(&OtherError{"a", strings.Repeat("b", n)}))
+		r, err := readReply(s.Last(&OtherError{"a", strings.Repeat("b", n)}))
 		require.NoError(t, err)
 		require.Equal(t, strings.Repeat("b", min(n, MaxServer)), r.text)
 	}

@@ -48,7 +48,7 @@ func TestClientsOfOtherServers(t *testing.T) {
 				require.NoError(t, perr)
 				perr = client.Judged(said)
 				require.Equal(t, c.here == "", perr == nil)
-				said = answer(other, nil, c.here)
+				said = newReply(other, nil, c.here)
 				if c.here != "" {
 					require.Equal(t, &OtherError{c.wrote, c.here}, perr)
 				}

@@ -26,7 +26,7 @@ func (c *Client) Hello() []byte { return c.hello }
 // Challenged takes the server's challenge, and returns the proof that goes next, or none if the
 // greeting is over.
 func (c *Client) Challenged(b []byte) (proof []byte, err error) {
-	r, err := readAnswer(b)
+	r, err := readReply(b)
 	switch {
 	case err != nil:
 		return nil, err
@@ -49,7 +49,7 @@ func (c *Client) Challenged(b []byte) (proof []byte, err error) {
 
 // Judged takes the server's verdict, and returns nil if the client is admitted, by the right server.
 func (c *Client) Judged(b []byte) error {
-	r, err := readAnswer(b)
+	r, err := readReply(b)
 	switch {
 	case err != nil:
 		return err
@@ -87,7 +87,7 @@ func NewServer(hello, key []byte) *Server {
 		st = come
 	}
 	n := nonce()
-	s.challenge = answer(st, n[:], "")
+	s.challenge = newReply(st, n[:], "")
 	return s
 }
 
@@ -113,13 +113,13 @@ func (s *Server) Last(err error) []byte {
 	case err == nil && s.Open():
 		return s.challenge
 	case err == nil:
-		return answer(come, sign(s.key, byServer, s.hello, s.challenge), "")
+		return newReply(come, sign(s.key, byServer, s.hello, s.challenge), "")
 	case errors.Is(err, ErrDenied):
-		return answer(denied, nil, "")
+		return newReply(denied, nil, "")
 	case errors.Is(err, ErrFull):
-		return answer(full, nil, "")
+		return newReply(full, nil, "")
 	case errors.As(err, &elsewhere):
-		return answer(other, nil, elsewhere.Here[:min(len(elsewhere.Here), MaxServer)])
+		return newReply(other, nil, elsewhere.Here[:min(len(elsewhere.Here), MaxServer)])
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func TestFirstContact(t *testing.T) {
 	require.Zero(t, b.Stats.GaveWay)
 }
 
-// TestRecallOfUnknown session: the answer that gave it was lost, or came when the
+// TestRecallOfUnknown session: the reply that gave it was lost, or came when the
 // target was not wanted any more. It is given back.
 func TestRecallOfUnknown(t *testing.T) {
 	b := newBench(t, 1, nil)

@@ -11,7 +11,7 @@ import (
 )
 
 // TestLateAnswer: the session that a target gives when it has left its context is closed,
-// and the answer shows that the target is there.
+// and the reply shows that the target is there.
 func TestLateAnswer(t *testing.T) {
 	b := newBench(t, 1, nil)
 	slow, other := b.peer(1), b.peer(2)

@@ -43,7 +43,7 @@ type Peer struct {
 	same       neighbours    // in its class
 	since      time.Duration // when it began to wait
 	timer      time.Duration
-	firstTry   time.Duration // of the connects and probes without an answer; 0: none
+	firstTry   time.Duration // of the connects and probes without a reply; 0: none
 	probePause time.Duration
 	notReady   time.Duration // pause after a request that found no receive
 

@@ -479,7 +479,7 @@ func (i *simInitiator) doubled(x *Context, remote, psn uint32) {
 	})
 }
 
-// lookUp is the question to a service: the answer may fail, be late, and be out
+// lookUp is the question to a service: the reply may fail, be late, and be out
 // of date when it comes.
 func (i *simInitiator) lookUp(p *Peer) {
 	w := i.w
@@ -490,7 +490,7 @@ func (i *simInitiator) lookUp(p *Peer) {
 		var err error
 		t := w.services[service]
 		if t == nil || w.rng.Float64() < w.loss {
-			err = errors.New("no answer")
+			err = errors.New("no reply")
 		} else {
 			at.QPN = t.at.QPN
 		}

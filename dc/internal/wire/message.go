@@ -34,12 +34,12 @@ const (
 
 	// From the target.
 
-	Attached // the answer to Connect: a session and its responder context
+	Attached // the reply to Connect: a session and its responder context
 	Busy     // no responder context is free: come again after Wait
 	Refused  // no session: see Reason
-	Detached // the answer to Detach
+	Detached // the reply to Detach
 	Recall   // others wait for a responder context: please detach soon
-	Alive    // the answer to KeepAlive and Probe
+	Alive    // the reply to KeepAlive and Probe
 
 	lastKind = Alive
 )

@@ -9,7 +9,7 @@
 // a client that does not find it any more asks again. That is all that mutual exclusion
 // needs, whatever happens to clients, messages and the broker; the rest is order.
 //
-//	                reserve: CMP_SWAP word 0 -> R          answer: R
+//	                reserve: CMP_SWAP word 0 -> R          reply: R
 //	waiting, first ──────────────────────────▶ reserved ───────────────▶ client: CMP_SWAP R -> tag, ..., tag -> 0
 //	                                              │                          │ done
 //	                                              ▼ it times out              ▼
@@ -54,8 +54,8 @@ type Ask struct {
 	Seq  uint64
 }
 
-// Answer goes to the client that asked.
-type Answer struct {
+// Reply goes to the client that asked.
+type Reply struct {
 	Ask
 	Slot uint32
 	Word uint64 // that the client finds in the lock word; 0: the request was taken back
@@ -88,7 +88,7 @@ type Broker struct {
 
 	// Output, taken and emptied by the driver.
 	Lists   []List
-	Answers []Answer
+	Replies []Reply
 
 	Reserved uint64 // reservations that clients got
 	Lapsed   uint64 // those that were taken back because they timed out
@@ -132,7 +132,7 @@ func New(cfg Config) *Broker {
 // reservations: then it is taken back at once.
 func (b *Broker) Ask(now time.Duration, n uint32, a Ask) {
 	if b.shut || b.has[a.Peer] >= b.cfg.MaxReserved {
-		b.Answers = append(b.Answers, Answer{Ask: a, Slot: n})
+		b.Replies = append(b.Replies, Reply{Ask: a, Slot: n})
 		return
 	}
 	s := b.slots[n]
@@ -157,7 +157,7 @@ func (b *Broker) Done(now time.Duration, n uint32, a Ask) {
 	}
 	if i := slices.Index(s.queue, a); i >= 0 {
 		s.queue = slices.Delete(s.queue, i, i+1)
-		b.Answers = append(b.Answers, Answer{Ask: a, Slot: n})
+		b.Replies = append(b.Replies, Reply{Ask: a, Slot: n})
 	}
 	if s.word != 0 && s.of == a {
 		s.ended, s.eager = true, b.cfg.Eager
@@ -165,7 +165,7 @@ func (b *Broker) Done(now time.Duration, n uint32, a Ask) {
 	b.try(now, s)
 }
 
-// Forget takes back all that a peer asked for, without an answer.
+// Forget takes back all that a peer asked for, without a reply.
 func (b *Broker) Forget(now time.Duration, peer int32) {
 	for _, s := range b.slots {
 		before := len(s.queue)
@@ -183,7 +183,7 @@ func (b *Broker) Shut(now time.Duration) {
 	b.shut = true
 	for _, s := range b.slots {
 		for _, a := range s.queue {
-			b.Answers = append(b.Answers, Answer{Ask: a, Slot: s.n})
+			b.Replies = append(b.Replies, Reply{Ask: a, Slot: s.n})
 		}
 		s.queue, s.ended = nil, s.word != 0
 		b.try(now, s)
@@ -325,7 +325,7 @@ func (b *Broker) reserved(now time.Duration, s *slot) {
 	s.of, s.queue = s.queue[0], s.queue[1:]
 	b.Reserved++
 	b.has[s.of.Peer]++
-	b.Answers = append(b.Answers, Answer{Ask: s.of, Slot: s.n, Word: s.word})
+	b.Replies = append(b.Replies, Reply{Ask: s.of, Slot: s.n, Word: s.word})
 	b.later(now, s)
 }
 

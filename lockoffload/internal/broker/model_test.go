@@ -48,14 +48,14 @@ type simClient struct {
 	until time.Duration // of what it does
 	said  bool          // that it is done
 	out   []message     // to the broker
-	in    []Answer
+	in    []Reply
 }
 
 type simState int
 
 const (
 	idle     simState = iota
-	asked             // waits for an answer
+	asked             // waits for a reply
 	called            // has a reservation
 	holding           // has the lock
 	silent            // died with what it had; its session's end is to come
@@ -241,14 +241,14 @@ func (w *world) take() error {
 		}
 		w.under = append(w.under, &simList{List: l})
 	}
-	for _, a := range w.b.Answers {
+	for _, a := range w.b.Replies {
 		if w.over[a.Ask] {
-			return fmt.Errorf("%+v is answered twice", a)
+			return fmt.Errorf("%+v has a reply twice", a)
 		}
 		w.over[a.Ask] = true
 		if a.Word != 0 {
 			if o := w.order[a.Slot]; len(o) == 0 || o[0] != a.Ask {
-				return fmt.Errorf("%+v is answered before %+v", a, o)
+				return fmt.Errorf("%+v has a reply before %+v", a, o)
 			}
 			w.order[a.Slot] = w.order[a.Slot][1:]
 			w.since[a.Slot] = w.now
@@ -256,7 +256,7 @@ func (w *world) take() error {
 		c := w.clients[a.Peer]
 		c.in = append(c.in, a)
 	}
-	w.b.Lists, w.b.Answers = w.b.Lists[:0], w.b.Answers[:0]
+	w.b.Lists, w.b.Replies = w.b.Lists[:0], w.b.Replies[:0]
 	if len(w.under) > w.b.cfg.Lists {
 		return fmt.Errorf("%d lists under way", len(w.under))
 	}

@@ -51,7 +51,7 @@ func TestTurnsByTheAgent(t *testing.T) {
 	b.ask(two, 2, 3, 0)
 	require.Empty(t, b.Broker.Lists)
 	b.ask(one, 2, 3, 1)
-	require.Empty(t, b.Outs, "the end has no answer")
+	require.Empty(t, b.Outs, "the end has no reply")
 	next := b.words(0, 0)
 	require.NotEqual(t, word, next)
 	r := b.status()

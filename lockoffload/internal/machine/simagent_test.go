@@ -25,7 +25,7 @@ type simAgent struct {
 	buffers []int32
 	memory  [][]byte
 
-	calls    []*simCall // without an answer
+	calls    []*simCall // without a reply
 	requests []simMessage
 	replies  []simMessage
 	clients  []uint64
@@ -149,7 +149,7 @@ func (a *simAgent) turn() error {
 		}
 	case n < 6 && len(a.replies) > 0:
 		if m := pickOut(s.rng, &a.replies); s.rng.IntN(5) > 0 {
-			return a.answer(m)
+			return a.reply(m)
 		}
 	case n == 6 && len(a.calls) > 0: // again, with the same key
 		c := a.calls[s.rng.IntN(len(a.calls))]
@@ -240,7 +240,7 @@ func (a *simAgent) take() {
 	c.Ops, c.Outs, c.Free = c.Ops[:0], c.Outs[:0], c.Free[:0]
 }
 
-func (a *simAgent) answer(m simMessage) error {
+func (a *simAgent) reply(m simMessage) error {
 	r, err := wire.DecodeReply(m.body)
 	if err != nil || r.Client != m.client {
 		return fmt.Errorf("reply %x: %w", m.body, err)

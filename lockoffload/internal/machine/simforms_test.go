@@ -73,7 +73,7 @@ func (c *simClient) learn(at int, version, v uint64) {
 	c.seen[at] = seenRecord{version, v}
 }
 
-// ask sends a chain and waits for its answer. done hears of one that was
+// ask sends a chain and waits for its reply. done hears of one that was
 // executed, or not; unknown is called in the end when it may have been and the
 // client never learned of it.
 func (c *simClient) ask(slot int, shared bool, unknown func(int64), accesses []wire.Access, done func(wire.ChainReply, int64)) {

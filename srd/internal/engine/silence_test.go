@@ -227,7 +227,7 @@ func TestRefusedForAnotherPart(t *testing.T) {
 	require.Equal(t, Retransmit, m.status)
 }
 
-// In silence one packet at a time is sent again, ever later. With the first answer, to a
+// In silence one packet at a time is sent again, ever later. With the first reply, to a
 // probe for instance, the others go at once, and timers are as short as before.
 func TestAnswerEndsSilence(t *testing.T) {
 	w := newWorld(t, 1, 2, simple(2))
@@ -266,7 +266,7 @@ func TestAnswerEndsSilence(t *testing.T) {
 }
 
 // Timers of many sub-flows that end together count as one, and none counts that began before
-// the last answer.
+// the last reply.
 func TestSilenceIsCountedOnce(t *testing.T) {
 	w := settledPair(t, nil)
 	e := w.nodes[0].e

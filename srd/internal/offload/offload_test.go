@@ -392,7 +392,7 @@ func TestEarlierIncarnation(t *testing.T) {
 	}
 }
 
-// A message has one answer, however long it is; so have messages that follow each other
+// A message has one reply, however long it is; so have messages that follow each other
 // closely. Credit is told by the way, a quarter of it at a time.
 func TestFewAnswers(t *testing.T) {
 	w := greeted(t, simple())

@@ -75,7 +75,7 @@ func (s *Sessions) Greeted(k *wire.Packet, b []byte) (p *Peer, begun bool) {
 	default:
 		s.Stats.WrongCookie++
 	}
-	a := Answer{To: g.From, Type: wire.Challenge, Token: g.Token, Challenge: wire.Challenged{Cookie: s.Cookie(g)}}
+	a := Reply{To: g.From, Type: wire.Challenge, Token: g.Token, Challenge: wire.Challenged{Cookie: s.Cookie(g)}}
 	if old {
 		a.Challenge.Known = p.Epoch
 	}
@@ -149,7 +149,7 @@ func (s *Sessions) Welcomed(p *Peer, w *wire.Granted) bool {
 	}
 	if w.Epoch < p.Epoch {
 		s.Stats.OldEpoch++
-		s.Reply(Answer{To: p.Addr, Type: wire.Challenge, Token: w.Token, Challenge: wire.Challenged{Known: p.Epoch}})
+		s.Reply(Reply{To: p.Addr, Type: wire.Challenge, Token: w.Token, Challenge: wire.Challenged{Known: p.Epoch}})
 		return false
 	}
 	s.Hears(p)

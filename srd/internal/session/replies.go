@@ -8,14 +8,14 @@ import (
 
 // replyQueue queues rate-limited replies to unauthenticated senders.
 type replyQueue struct {
-	answers  [32]Answer
+	queue    [32]Reply
 	first, n int
 	credit   int
 	filled   time.Duration
 }
 
-// Answer is a reply to an unauthenticated sender.
-type Answer struct {
+// Reply is a reply to an unauthenticated sender.
+type Reply struct {
 	To        wire.Addr
 	Type      wire.Type
 	Slot      uint32
@@ -32,13 +32,13 @@ const (
 )
 
 // Reply queues a reply, unless there are too many.
-func (s *Sessions) Reply(a Answer) {
+func (s *Sessions) Reply(a Reply) {
 	q := &s.replies
 	if n := int((s.Now - q.filled) / ReplyInterval); n > 0 {
 		q.credit, q.filled = min(q.credit+n, ReplyBurst), s.Now
 	}
 	switch {
-	case q.n == len(q.answers) || q.credit == 0:
+	case q.n == len(q.queue) || q.credit == 0:
 		s.Stats.Unanswered++
 		return
 	case a.Type == wire.Reset:
@@ -47,7 +47,7 @@ func (s *Sessions) Reply(a Answer) {
 		s.Stats.Challenges++
 	}
 	q.credit--
-	q.answers[(q.first+q.n)%len(q.answers)] = a
+	q.queue[(q.first+q.n)%len(q.queue)] = a
 	q.n++
 }
 
@@ -58,8 +58,8 @@ func (s *Sessions) Replies() bool { return s.replies.n > 0 }
 // returns its destination and its length.
 func (s *Sessions) NextReply(b []byte) (to wire.Addr, n int) {
 	q := &s.replies
-	a := &q.answers[q.first]
-	q.first = (q.first + 1) % len(q.answers)
+	a := &q.queue[q.first]
+	q.first = (q.first + 1) % len(q.queue)
 	q.n--
 	s.Stats.Sent++
 	k := wire.Packet{Type: a.Type, Slot: a.Slot, Token: a.Token, Stamp: s.Stamp(), Reset: a.Reset, Challenge: a.Challenge}

@@ -302,19 +302,19 @@ func TestReplies(t *testing.T) {
 		return n
 	}
 	for range 40 {
-		m.Reply(Answer{Type: wire.Reset})
+		m.Reply(Reply{Type: wire.Reset})
 	}
 	require.Zero(t, m.Wait())
 	require.Equal(t, 32, took(), "as many as the queue has room for")
 	for range 40 {
-		m.Reply(Answer{Type: wire.Challenge})
+		m.Reply(Reply{Type: wire.Challenge})
 	}
 	require.Equal(t, ReplyBurst-32, took())
 	require.EqualValues(t, []uint64{32, 32, 16}, []uint64{m.Stats.Resets, m.Stats.Challenges, m.Stats.Unanswered})
 	require.EqualValues(t, 64, m.Stats.Sent)
 	m.Advance(3 * ReplyInterval)
 	for range 10 {
-		m.Reply(Answer{Type: wire.Challenge})
+		m.Reply(Reply{Type: wire.Challenge})
 	}
 	require.Equal(t, 3, took())
 }
