@@ -52,7 +52,7 @@ func (s *session) queue(ctx context.Context, q *wire.Request) (*call, error) {
 	}
 	for len(s.out) > maxOut && !s.ended.Load() { // the server does not take them
 		room := s.room
-		s.poke()
+		s.signal()
 		s.mu.Unlock()
 		select {
 		case <-room:
@@ -113,7 +113,7 @@ func (s *session) replied(b []byte) error {
 	}
 	if a.Status == wire.NoMemory && s.by != TCP { // it may be this client that holds it up
 		s.tell = true
-		s.poke()
+		s.signal()
 	}
 	c.reply = a
 	c.reply.Value = bytes.Clone(a.Value)

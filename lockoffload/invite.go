@@ -61,7 +61,7 @@ func (in *SessionInfo) UnmarshalBinary(b []byte) error {
 	if err != nil {
 		return fmt.Errorf("lockoffload: decode invite: %w", err)
 	}
-	out := SessionInfo{Owner: w.Owner, Epoch: w.Epoch, Lease: w.Lease, Layout: t.layout, Generation: t.incarnation}
+	out := SessionInfo{Owner: w.Owner, Epoch: w.Epoch, Lease: w.Lease, Layout: t.layout, Generation: t.generation}
 	if err := out.Region.UnmarshalBinary(w.Region[:]); err != nil {
 		return err
 	}

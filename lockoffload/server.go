@@ -262,7 +262,7 @@ func (s *Server) admit(qp *verbs.QP, gid verbs.GIDEntry) (*Session, error) {
 		return nil, errors.Join(err, one.dispose())
 	}
 	s.epochs[owner]++
-	one.invite = SessionInfo{Owner: owner, Epoch: s.epochs[owner], Lease: s.cfg.Lease, Region: s.cfg.Region.Remote(), Layout: s.cfg.Region.Layout, Generation: s.cfg.Region.incarnation}
+	one.invite = SessionInfo{Owner: owner, Epoch: s.epochs[owner], Lease: s.cfg.Lease, Region: s.cfg.Region.Remote(), Layout: s.cfg.Region.Layout, Generation: s.cfg.Region.generation}
 	s.sessions[owner] = one
 	s.counts.Admitted++
 	return one, nil

@@ -71,7 +71,7 @@ type Completion struct {
 
 // NewQueue creates a send queue.
 func (ep *Endpoint) NewQueue(cfg QueueConfig) (*SendQueue, error) {
-	if cfg.Service > Reporting || cfg.Depth < 0 {
+	if cfg.Service > NoRetransmit || cfg.Depth < 0 {
 		return nil, fmt.Errorf("srd: make queue: %w: service %d, depth %d", verbs.ErrAttributes, cfg.Service, cfg.Depth)
 	}
 	ep.mu.Lock()

@@ -17,9 +17,9 @@ const (
 	Reliable Service = engine.Reliable
 	// Ordered is like Reliable, but delivers messages in the order of sending.
 	Ordered Service = engine.Ordered
-	// Reporting is like Reliable, but does not send again what is lost: the status of
+	// NoRetransmit is like Reliable, but does not send again what is lost: the status of
 	// such a message is [Retransmit].
-	Reporting Service = engine.Reporting
+	NoRetransmit Service = engine.NoRetransmit
 )
 
 // Status is what became of a message, or of a packet of it.

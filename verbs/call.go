@@ -127,7 +127,7 @@ func (r *Requester) settle(s *slot) {
 			err = errNoReturn
 		}
 		if err != nil && !failed {
-			r.qp.die(r.refuse(s.what, err))
+			r.qp.terminate(r.refuse(s.what, err))
 		}
 		c.err = err
 		c.end()

@@ -96,7 +96,7 @@ func TestFlushedCallIsExplained(t *testing.T) {
 		c.Then = &told{t: t, c: c, say: func(err error) error { done <- err; return err }}
 		rt.deliver([]WC{completion(r.flyCall(1, c), WCFlushed)})
 		require.False(t, c.Done())
-		r.qp.die(cause)
+		r.qp.terminate(cause)
 		err := <-done
 		require.ErrorIs(t, err, cause)
 		require.ErrorIs(t, err, WCFlushed)

@@ -211,7 +211,7 @@ func TestWaitersWake(t *testing.T) {
 }
 
 // Of several listeners each is woken though there is one token, and no token is left
-// behind by a rouse without a listener.
+// behind by a wake without a listener.
 func TestListeners(t *testing.T) {
 	rt := bareRouter(1, 1)
 	e := &ending{}

@@ -179,7 +179,7 @@ func TestArrivedDoesNotReturn(t *testing.T) {
 		r.arrive(1, "two")
 		abnormal(t, "poll", func() {
 			r.router.hold()
-			r.router.glanceOnce()
+			r.router.pollOnceLocked()
 		})
 		require.EqualValues(t, 1, r.posted.Load())
 		buf := make([]byte, 16)

@@ -235,7 +235,7 @@ func (r *Receiver) takeDown(cause error) {
 	if r.closed.Load() { // Close does so
 		return
 	}
-	r.takeDownIn(r.qp.die(cause))
+	r.takeDownIn(r.qp.terminate(cause))
 }
 
 func (r *Receiver) takeDownIn(life uint32) {
@@ -292,7 +292,7 @@ func (r *Receiver) end() error {
 	busy := r.busy()
 	r.posting.Unlock()
 	if busy {
-		r.qp.dieIn(life, opError("use", r.qp.named(), ErrClosed))
+		r.qp.terminateIn(life, opError("use", r.qp.named(), ErrClosed))
 		r.takeDownIn(life)
 	}
 	for pause := 20 * time.Microsecond; r.inside.Load() > 0; pause = min(2*pause, time.Millisecond) {

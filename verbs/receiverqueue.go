@@ -33,7 +33,7 @@ func (r *Receiver) deliver(id uint64, wc *WC) bool {
 			r.arrived()
 		}
 	default:
-		r.qp.die(opError("receive on", r.qp.named(), wc.Err()))
+		r.qp.terminate(opError("receive on", r.qp.named(), wc.Err()))
 	}
 	return true
 }
@@ -105,7 +105,7 @@ func (r *Receiver) Receive(ctx context.Context, buf []byte) (Message, error) {
 		}
 		if err := r.wait(ctx); err != nil {
 			if rt := r.router; rt.turn.Try() { // even with an ended context, poll once
-				_ = rt.glanceOnce()
+				_ = rt.pollOnceLocked()
 			}
 			if m, ok := r.next(buf); ok {
 				return m, nil
@@ -176,7 +176,7 @@ func (r *Receiver) message(i uint32, buf []byte) Message {
 func (r *Receiver) again(i uint32) {
 	life, _ := r.qp.lived()
 	if err := r.post(i); err != nil {
-		r.qp.dieIn(life, err)
+		r.qp.terminateIn(life, err)
 	}
 }
 
@@ -234,7 +234,7 @@ func (r *Receiver) wait(ctx context.Context) error {
 
 // something reports whether there is a reason to look.
 func (r *Receiver) something() bool {
-	return r.some.Load() > 0 || r.closed.Load() || r.flushed.Load() || r.reset.Load() || r.qp.death.dead.Load()
+	return r.some.Load() > 0 || r.closed.Load() || r.flushed.Load() || r.reset.Load() || r.qp.terminal.dead.Load()
 }
 
 // notify wakes all waiting goroutines, after the end.

@@ -106,7 +106,7 @@ type slot struct {
 	life uint32 // of the queue pair, if err is errUnexplained
 }
 
-// errUnexplained is for a flushed request of a queue pair without a cause of death
+// errUnexplained is for a flushed request of a queue pair without a cause of its end
 // yet: the cause is about to be known.
 var errUnexplained = errors.New("flushed")
 
@@ -236,7 +236,7 @@ func (r *Requester) waitTaken() {
 // is for programs with lists under way ([Requester.Go]) that no goroutine waits for.
 func (r *Requester) Poll() {
 	if rt := r.router; rt.try() {
-		_ = rt.glanceOnce() // goroutines that wait get the error
+		_ = rt.pollOnceLocked() // goroutines that wait get the error
 	}
 }
 

@@ -32,7 +32,7 @@ func (r *Requester) failure(s *slot, wc *WC) error {
 	if wc.Status() != WCFlushed {
 		err := r.refuse(s.what, wc.Err())
 		if cause == nil {
-			r.qp.die(err)
+			r.qp.terminate(err)
 		}
 		return err
 	}
@@ -130,7 +130,7 @@ func (r *Requester) waitUnder(ctx context.Context, s *slot) bool {
 		case !s.flying.Load():
 		case ctx.Err() != nil:
 			if rt.turn.Try() { // what has succeeded by now is a success
-				_ = rt.glanceOnce()
+				_ = rt.pollOnceLocked()
 			}
 			returned = true
 			return !s.flying.Load()
@@ -171,12 +171,12 @@ func (r *Requester) takeDown(cause error) {
 	if r.closed.Load() { // Close does so
 		return
 	}
-	r.flush(r.qp.die(cause), cause)
+	r.flush(r.qp.terminate(cause), cause)
 }
 
 // takeDownIn is takeDown for what is under way in that life of the queue pair.
 func (r *Requester) takeDownIn(life uint32, cause error) {
-	r.qp.dieIn(life, cause)
+	r.qp.terminateIn(life, cause)
 	r.flush(life, cause)
 }
 

@@ -210,8 +210,8 @@ func (rt *router) pollOnce() (int, error) {
 	return n, nil
 }
 
-// glanceOnce polls once, with the poll lock, and releases it.
-func (rt *router) glanceOnce() error {
+// pollOnceLocked polls once, with the poll lock, and releases it.
+func (rt *router) pollOnceLocked() error {
 	defer rt.turn.Release()
 	_, err := rt.pollOnce()
 	return err
@@ -273,7 +273,7 @@ func (rt *router) reclaim(q *QP, life uint32, busy func() bool) error {
 			break
 		}
 		if rt.turn.Try() {
-			if err := rt.glanceOnce(); err != nil {
+			if err := rt.pollOnceLocked(); err != nil {
 				break
 			}
 		}

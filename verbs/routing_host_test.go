@@ -69,7 +69,7 @@ func TestQueueIsTheProgramsAfterClose(t *testing.T) {
 	_, _, c, q := hostSide(t, CQConfig{PollOnly: true})
 	r, err := NewRequester(q, RequesterConfig{})
 	require.NoError(t, err)
-	life := q.die(errors.New("died"))
+	life := q.terminate(errors.New("died"))
 	asked := 0
 	err = r.router.reclaim(q, life, func() bool {
 		if asked++; asked == 1 {
@@ -94,7 +94,7 @@ func TestReclaimedQueuePairStaysEnded(t *testing.T) {
 	q.onEnd(func(cause error) { ended <- cause })
 	done := q.Done()
 	cause := errors.New("died")
-	life := q.die(cause)
+	life := q.terminate(cause)
 	require.NoError(t, q.stateIn(life, StateReset))
 	require.Equal(t, StateReset, q.State())
 	require.Equal(t, cause, q.Err())

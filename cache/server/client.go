@@ -59,7 +59,7 @@ type scratch struct {
 	report  wire.Report
 }
 
-func poke(c chan struct{}) {
+func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

@@ -230,7 +230,7 @@ func TestDoorAfterRevocation(t *testing.T) {
 			d.remove("shop")
 			d.set("shop", tenant{fresh, is})
 		}
-		proof, err := c.Challenged(b)
+		proof, err := c.HandleChallenge(b)
 		require.NoError(t, err)
 		_, err = theirs.Write(proof)
 		require.NoError(t, err)

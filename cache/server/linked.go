@@ -194,7 +194,7 @@ func newInbox(c *crew, take func()) *inbox {
 
 // arrived is called when there is something. It does not wait.
 func (b *inbox) arrived() {
-	poke(b.came)
+	signal(b.came)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.news = true

@@ -459,7 +459,7 @@ func (s *Server) do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
 		}
 		a := s.store.Do(s.now(), q)
 		a.Value = append(q.Into[:0], a.Value...)
-		quarantine := a.Status == wire.NoMemory && s.store.Stats().Arena.Limbo > 0
+		quarantine := a.Status == wire.NoMemory && s.store.Stats().Arena.Quarantine > 0
 		if s.announce(); quarantine {
 			s.askAll()
 			if s.settled == nil {

@@ -156,7 +156,7 @@ func (s *Server) gather(c *client, out []byte) []byte {
 		out = append(out, c.replies...)
 		s.spares.giveBack(c.replies)
 		c.replies = nil
-		poke(c.room)
+		signal(c.room)
 	}
 	return out
 }

@@ -181,7 +181,7 @@ func TestRoomIsGrantedWhileRequestsWait(t *testing.T) {
 		id, c := s.attach(cut, false)
 		c.replied, c.begun = true, true
 		g := granted{&narrow{}, make(chan struct{}, 1)}
-		c.hear = func() error { poke(g.room); return nil }
+		c.hear = func() error { signal(g.room); return nil }
 		s.connected(ctx, g, c)
 		_, err := s.Do(ctx, &wire.Request{Op: wire.OpSet, Key: []byte("key"), Value: make([]byte, 60<<10)})
 		require.NoError(t, err)
@@ -198,12 +198,12 @@ func TestRoomIsGrantedWhileRequestsWait(t *testing.T) {
 		for len(read) == 0 {
 			time.Sleep(time.Millisecond)
 			synctest.Wait()
-			poke(c.room) // something has arrived
+			signal(c.room) // something has arrived
 			require.Less(t, time.Since(s.begun), time.Hour)
 		}
 		require.NoError(t, <-read)
 		for len(g.replies) < many {
-			poke(g.room)
+			signal(g.room)
 			synctest.Wait()
 		}
 		cut(nil)

@@ -52,7 +52,7 @@ func (a srdResult) text(w io.Writer) error {
 			case x.Sent == 0:
 				state = "unused"
 			}
-			t.row(p.Addr, i, state, x.RoundTrip.Round(time.Microsecond), x.Least.Round(time.Microsecond),
+			t.row(p.Addr, i, state, x.RoundTrip.Round(time.Microsecond), x.MinRTT.Round(time.Microsecond),
 				fmt.Sprintf("%.1f%%", math.Abs(100*x.Loss)), x.Sent, x.UnderWay)
 		}
 	}

@@ -44,9 +44,9 @@ func TestClientsOfOtherServers(t *testing.T) {
 			s := NewServer(client.Hello(), theirs)
 			said := s.Last(err)
 			if !s.Open() {
-				_, perr := client.Challenged(s.Challenge())
+				_, perr := client.HandleChallenge(s.Challenge())
 				require.NoError(t, perr)
-				perr = client.Judged(said)
+				perr = client.HandleVerdict(said)
 				require.Equal(t, c.here == "", perr == nil)
 				said = newReply(other, nil, c.here)
 				if c.here != "" {
@@ -54,7 +54,7 @@ func TestClientsOfOtherServers(t *testing.T) {
 				}
 			}
 			if c.here != "" {
-				_, perr := client.Challenged(said)
+				_, perr := client.HandleChallenge(said)
 				require.Equal(t, &OtherError{c.wrote, c.here}, perr)
 			}
 		}

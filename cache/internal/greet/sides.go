@@ -23,9 +23,9 @@ func NewClient(h Hello, key []byte) *Client {
 // Hello returns the client's first message.
 func (c *Client) Hello() []byte { return c.hello }
 
-// Challenged takes the server's challenge, and returns the proof that goes next, or none if the
+// HandleChallenge takes the server's challenge, and returns the proof that goes next, or none if the
 // greeting is over.
-func (c *Client) Challenged(b []byte) (proof []byte, err error) {
+func (c *Client) HandleChallenge(b []byte) (proof []byte, err error) {
 	r, err := readReply(b)
 	switch {
 	case err != nil:
@@ -47,8 +47,8 @@ func (c *Client) Challenged(b []byte) (proof []byte, err error) {
 	return sign(c.key, byClient, c.hello, c.challenge), nil
 }
 
-// Judged takes the server's verdict, and returns nil if the client is admitted, by the right server.
-func (c *Client) Judged(b []byte) error {
+// HandleVerdict takes the server's verdict, and returns nil if the client is admitted, by the right server.
+func (c *Client) HandleVerdict(b []byte) error {
 	r, err := readReply(b)
 	switch {
 	case err != nil:
@@ -67,7 +67,7 @@ func (c *Client) Judged(b []byte) error {
 	return nil
 }
 
-// Seal returns the seal that binds the connection that follows to this greeting, once [Client.Judged]
+// Seal returns the seal that binds the connection that follows to this greeting, once [Client.HandleVerdict]
 // has returned nil or the greeting is over without a proof.
 func (c *Client) Seal() Seal { return newSeal(c.key, byClient, byServer, c.hello, c.challenge) }
 
@@ -97,8 +97,8 @@ func (s *Server) Challenge() []byte { return s.challenge }
 // Open reports whether the greeting is over with the challenge.
 func (s *Server) Open() bool { return len(s.key) == 0 }
 
-// Proved takes the client's proof, and returns [ErrDenied] if it proves nothing.
-func (s *Server) Proved(proof []byte) error {
+// HandleProof takes the client's proof, and returns [ErrDenied] if it proves nothing.
+func (s *Server) HandleProof(proof []byte) error {
 	if s.Open() || !hmac.Equal(proof, sign(s.key, byClient, s.hello, s.challenge)) {
 		return ErrDenied
 	}
@@ -124,6 +124,6 @@ func (s *Server) Last(err error) []byte {
 	return nil
 }
 
-// Seal returns the seal that binds the connection that follows to this greeting, once [Server.Proved]
+// Seal returns the seal that binds the connection that follows to this greeting, once [Server.HandleProof]
 // has returned nil.
 func (s *Server) Seal() Seal { return newSeal(s.key, byServer, byClient, s.hello, s.challenge) }

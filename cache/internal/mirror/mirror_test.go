@@ -442,9 +442,9 @@ func TestLearnAndBudget(t *testing.T) {
 func TestRefusalsOfReads(t *testing.T) {
 	m := started(Config{})
 	e := entry(5, 3)
-	require.Equal(t, Next, m.Weigh(&wire.Record{Version: 3}, wire.OtherKey, &e, 0))
-	require.Equal(t, Ask, m.Weigh(&wire.Record{Version: 4}, wire.OtherKey, &e, 0))
-	require.Equal(t, Ask, m.Weigh(&wire.Record{}, wire.Dead, &e, 0))
+	require.Equal(t, Next, m.JudgeRecord(&wire.Record{Version: 3}, wire.OtherKey, &e, 0))
+	require.Equal(t, Ask, m.JudgeRecord(&wire.Record{Version: 4}, wire.OtherKey, &e, 0))
+	require.Equal(t, Ask, m.JudgeRecord(&wire.Record{}, wire.Dead, &e, 0))
 	require.Equal(t, uint64(2), m.Refused[wire.OtherKey])
 	require.Equal(t, uint64(1), m.Refused[wire.Dead])
 	require.Equal(t, uint64(3), m.Refused.Total())
@@ -457,7 +457,7 @@ func TestSample(t *testing.T) {
 	var r wire.Report
 	for i := range uint64(64_000) {
 		e := entry(i%16, 1)
-		require.Equal(t, Hit, m.Weigh(&wire.Record{Version: 1}, nil, &e, 0))
+		require.Equal(t, Hit, m.JudgeRecord(&wire.Record{Version: 1}, nil, &e, 0))
 		if i%1000 == 999 {
 			m.Report(&r)
 			require.EqualValues(t, 1000, r.Hits)
@@ -478,7 +478,7 @@ func TestHitsAreReported(t *testing.T) {
 	m := started(Config{SampleEvery: 16})
 	e := entry(5, 1)
 	var r wire.Report
-	hit := func() { require.Equal(t, Hit, m.Weigh(&wire.Record{Version: 1}, nil, &e, 0)) }
+	hit := func() { require.Equal(t, Hit, m.JudgeRecord(&wire.Record{Version: 1}, nil, &e, 0)) }
 	reported := uint64(0)
 	for n := range uint64(100) {
 		hit()
@@ -570,7 +570,7 @@ func TestMapThatIsAlone(t *testing.T) {
 	_, addr := p.At(0)
 	require.EqualValues(t, 1<<20+8*wire.BucketSize, addr)
 	e = entry(6, 7)
-	require.Equal(t, Ask, m.Weigh(&wire.Record{}, nil, &e, 0))
+	require.Equal(t, Ask, m.JudgeRecord(&wire.Record{}, nil, &e, 0))
 
 	alone.Seq, alone.Table.Addr, alone.Depth = 25, 1<<30, 5
 	m.Begin(alone)

@@ -103,7 +103,7 @@ func TestStaleSession(t *testing.T) {
 	require.Zero(t, b.Counted().Kept)
 }
 
-// TestRefusedAgain: a target that refuses the incarnation which it has named itself is
+// TestRefusedAgain: a target that refuses the generation which it has named itself is
 // not asked for ever.
 func TestRefusedAgain(t *testing.T) {
 	b := newBench(t, 1, nil)

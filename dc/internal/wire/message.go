@@ -83,8 +83,8 @@ type Message struct {
 	Kind    Kind
 	Reason  Reason
 	MTU     MTU
-	Epoch   uint64 // incarnation of the target; 0 from an initiator: whichever
-	Sender  uint64 // incarnation of the initiator
+	Epoch   uint64 // generation of the target; 0 from an initiator: whichever
+	Sender  uint64 // generation of the initiator
 	Context uint32 // of the initiator: which of its contexts
 	Attempt uint32 // counts the sessions that this context has asked for
 	Peer    uint32 // the initiator's number for the target

@@ -26,9 +26,9 @@ import (
 
 // Services of a transport context.
 const (
-	Reliable  = iota // at most once, in any order
-	Ordered          // at most once, in the order of sending
-	Reporting        // packets that are lost are reported, and not sent again
+	Reliable     = iota // at most once, in any order
+	Ordered             // at most once, in the order of sending
+	NoRetransmit        // packets that are lost are reported, and not sent again
 )
 
 // Status is what became of a message, or of a part of it.

@@ -130,7 +130,7 @@ func (e *Engine) abort(i uint32, why Status) {
 	m.reason = why
 	if m.sent == 0 {
 		m.blame = 0
-		e.unqueue(f, i)
+		e.removeQueued(f, i)
 		e.finish(i)
 		return
 	}
@@ -147,8 +147,8 @@ func (e *Engine) abort(i uint32, why Status) {
 	}
 }
 
-// unqueue takes a message that has not begun out of the queue of its flow.
-func (e *Engine) unqueue(f *txFlow, i uint32) {
+// removeQueued takes a message that has not begun out of the queue of its flow.
+func (e *Engine) removeQueued(f *txFlow, i uint32) {
 	prev := none
 	for j := f.head; j != none; prev, j = j, e.messages[j].next {
 		if j != i {
@@ -236,7 +236,7 @@ func (e *Engine) packetSettled(f *txFlow, seq uint32, refused bool) {
 			status = TooLarge
 		case k.cancel && m.reason != 0:
 			status = m.reason
-		case (k.cancel || m.asked) && f.service == Reporting:
+		case (k.cancel || m.asked) && f.service == NoRetransmit:
 			status = Retransmit
 		}
 		if m.refused == 0 || seq-m.first < m.blame {

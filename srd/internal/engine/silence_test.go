@@ -105,7 +105,7 @@ func TestUnlose(t *testing.T) {
 	e, p := a.e, a.e.peers[0]
 	p.grant = 100
 	for range 6 {
-		m := w.model.post(a, 1, Reporting, 64)
+		m := w.model.post(a, 1, NoRetransmit, 64)
 		e.messages[uint32(m.handle)].now = false
 	}
 	var sent []time.Duration
@@ -120,7 +120,7 @@ func TestUnlose(t *testing.T) {
 		e.Advance(a.raw())
 	}
 	require.Len(t, sent, 6)
-	f := p.tx[Reporting]
+	f := p.tx[NoRetransmit]
 	l := f.live
 	paths := e.network(p).paths[:]
 	lose := func() {
@@ -215,14 +215,14 @@ func TestRefusedForAnotherPart(t *testing.T) {
 	a := w.nodes[0]
 	e, p := a.e, a.e.peers[0]
 	p.grant = 100
-	m := w.model.post(a, 1, Reporting, 2*e.fragment)
+	m := w.model.post(a, 1, NoRetransmit, 2*e.fragment)
 	require.Len(t, answers(a), 2)
-	f := p.tx[Reporting]
+	f := p.tx[NoRetransmit]
 	e.lose(f, f.una+1)
 	asked := answers(a)
 	require.Len(t, asked, 1)
 	require.True(t, asked[0].Part.Cancel)
-	e.onResponse(p, &wire.Response{Service: Reporting, Base: f.nxt, Floor: f.una, Grant: 100, NRefused: 1,
+	e.onResponse(p, &wire.Response{Service: NoRetransmit, Base: f.nxt, Floor: f.una, Grant: 100, NRefused: 1,
 		Refused: [wire.RefusedWords]uint64{3}})
 	require.Equal(t, Retransmit, m.status)
 }

@@ -102,7 +102,7 @@ func (m *Machine) missed(f *txFlow, c *packet, o Outcome) {
 	switch {
 	case g.reason != 0:
 		return // it is given up
-	case f.service == engine.Reporting:
+	case f.service == engine.NoRetransmit:
 		why = engine.Retransmit
 	case o == NotReady && f.p.tries >= refuseTries:
 		why = engine.Refused
@@ -127,7 +127,7 @@ func (m *Machine) fail(p *peer, all bool) {
 		m.abandon(f, false)
 		for all && f.head != none {
 			i := f.head
-			m.unqueue(f, i)
+			m.removeQueued(f, i)
 			m.finish(i, engine.Unresponsive)
 		}
 	}
@@ -157,7 +157,7 @@ func (m *Machine) abandon(f *txFlow, again bool) {
 		}
 		i := c.message
 		g := &m.messages[i]
-		m.unqueue(f, i)
+		m.removeQueued(f, i)
 		switch {
 		case !again:
 			m.finish(i, engine.Unresponsive)

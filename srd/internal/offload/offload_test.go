@@ -50,7 +50,7 @@ func TestNoBuffers(t *testing.T) {
 	n.receives = 0
 	posts, start := w.posts, w.Now
 	var all []*letter
-	for service := engine.Reliable; service <= engine.Reporting; service++ {
+	for service := engine.Reliable; service <= engine.NoRetransmit; service++ {
 		all = append(all, w.send(w.nodes[0], 1, uint8(service), 2000))
 	}
 	settled := func() bool {

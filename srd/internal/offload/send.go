@@ -166,7 +166,7 @@ func (m *Machine) abort(i uint32, why engine.Status) {
 		return
 	}
 	f := g.flow
-	m.unqueue(f, i)
+	m.removeQueued(f, i)
 	if !g.numbered {
 		m.finish(i, why)
 		return
@@ -181,7 +181,7 @@ func (m *Machine) miss(i uint32, why engine.Status) {
 	g := &m.messages[i]
 	f := g.flow
 	f.open[g.seq%wire.Window].state = hole
-	m.unqueue(f, i)
+	m.removeQueued(f, i)
 	m.cancel(f, g.seq)
 	m.finish(i, why)
 }
@@ -192,8 +192,8 @@ func (m *Machine) cancel(f *txFlow, seq uint32) {
 	m.Enqueue(&f.p.Peer)
 }
 
-// unqueue takes a message that was not handed out whole from the queue of its flow.
-func (m *Machine) unqueue(f *txFlow, i uint32) {
+// removeQueued takes a message that was not handed out whole from the queue of its flow.
+func (m *Machine) removeQueued(f *txFlow, i uint32) {
 	prev := none
 	for j := f.head; j != none; prev, j = j, m.messages[j].next {
 		if j != i {
@@ -278,7 +278,7 @@ func (m *Machine) onResponse(p *peer, r *wire.Response, stamp uint32) {
 		default:
 			status = engine.Refused
 		}
-		m.unqueue(f, c.message)
+		m.removeQueued(f, c.message)
 		m.finish(c.message, status)
 	}
 	for f.una != f.nxt && f.open[f.una%wire.Window].state == settled {
@@ -311,16 +311,16 @@ func (m *Machine) holdBack(f *txFlow, r *wire.Response) {
 		lacks := r != nil && bit(r.Refused[:r.NRefused], s-r.Floor) ||
 			r == nil && g.sent == g.count && f.p.tries == 0 && m.Now-g.sentAt > m.cfg.PeerTimeout/8
 		switch {
-		case lacks && f.service == engine.Reporting:
+		case lacks && f.service == engine.NoRetransmit:
 			m.abort(i, engine.Retransmit)
 		case !lacks && c.state == pending:
 		case waits:
 			if c.state == pending {
-				m.unqueue(f, i)
+				m.removeQueued(f, i)
 			}
 			c.state, f.held = lacking, true
 		case g.reason == 0:
-			m.unqueue(f, i)
+			m.removeQueued(f, i)
 			m.Stats.Retransmitted += uint64(g.sent)
 			c.state, g.sent, g.unsure = pending, 0, true // of each packet there may be two
 			m.queueFirst(f, i)

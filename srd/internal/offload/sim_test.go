@@ -420,7 +420,7 @@ func (w *world) settled(n *node, r *engine.Result) {
 		if l.count > 0 {
 			t.Fatalf("message %d has status %d, and was delivered: %+v", r.Tag, r.Status, *r)
 		}
-		if r.Status == engine.Retransmit && l.service != engine.Reporting {
+		if r.Status == engine.Retransmit && l.service != engine.NoRetransmit {
 			t.Fatalf("message %d of service %d has status %d", r.Tag, l.service, r.Status)
 		}
 	}

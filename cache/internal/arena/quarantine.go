@@ -2,24 +2,24 @@ package arena
 
 import "github.com/goverbs/goverbs/cache/internal/wire"
 
-// resting is a place in quarantine.
-type resting struct {
+// quarantined is a place in quarantine.
+type quarantined struct {
 	seq   uint64
 	place wire.Place
 }
 
 // queue is a ring that grows. Deltas only count up, so its order is that of time.
 type queue struct {
-	ring       []resting
+	ring       []quarantined
 	head, size int
 }
 
-func (q *queue) len() int       { return q.size }
-func (q *queue) first() resting { return q.ring[q.head] }
+func (q *queue) len() int           { return q.size }
+func (q *queue) first() quarantined { return q.ring[q.head] }
 
-func (q *queue) push(r resting) {
+func (q *queue) push(r quarantined) {
 	if q.size == len(q.ring) {
-		grown := make([]resting, max(2*q.size, 64))
+		grown := make([]quarantined, max(2*q.size, 64))
 		for i := range q.size {
 			grown[i] = q.ring[(q.head+i)%len(q.ring)]
 		}
@@ -29,7 +29,7 @@ func (q *queue) push(r resting) {
 	q.size++
 }
 
-func (q *queue) pop() resting {
+func (q *queue) pop() quarantined {
 	r := q.ring[q.head]
 	q.head = (q.head + 1) % len(q.ring)
 	q.size--

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// death is when and why a queue pair ended.
-type death struct {
+// terminalState is when and why a queue pair ended.
+type terminalState struct {
 	dead  atomic.Bool
 	mu    sync.Mutex
 	done  chan struct{} // made by the first Done
@@ -28,7 +28,7 @@ type death struct {
 // package rdmacm; [QP.ToError] and [QP.Close]. A peer that dies while nothing
 // is under way shows with the next request.
 func (q *QP) Done() <-chan struct{} {
-	d := &q.death
+	d := &q.terminal
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.done == nil {
@@ -44,40 +44,40 @@ func (q *QP) Done() <-chan struct{} {
 // that became known, with the peer. Later requests complete as [WCFlushed], which says
 // less.
 func (q *QP) Err() error {
-	if !q.death.dead.Load() {
+	if !q.terminal.dead.Load() {
 		return nil
 	}
-	q.death.mu.Lock()
-	defer q.death.mu.Unlock()
-	return q.death.cause
+	q.terminal.mu.Lock()
+	defer q.terminal.mu.Unlock()
+	return q.terminal.cause
 }
 
 // fail is [driver.Fail].
 func (q *QP) fail(cause error) error {
 	if cause != nil {
-		q.die(opError("use", q.named(), cause))
+		q.terminate(opError("use", q.named(), cause))
 	}
 	return q.ToError()
 }
 
-// die ends the queue pair for its watchers; the first cause stays.
-func (q *QP) die(cause error) (life uint32) {
-	q.death.mu.Lock()
-	defer q.death.mu.Unlock()
-	return q.dieLocked(cause)
+// terminate ends the queue pair for its watchers; the first cause stays.
+func (q *QP) terminate(cause error) (life uint32) {
+	q.terminal.mu.Lock()
+	defer q.terminal.mu.Unlock()
+	return q.terminateLocked(cause)
 }
 
-// dieIn is die, unless the queue pair was revived since that life.
-func (q *QP) dieIn(life uint32, cause error) {
-	q.death.mu.Lock()
-	defer q.death.mu.Unlock()
-	if q.death.life == life {
-		q.dieLocked(cause)
+// terminateIn is terminate, unless the queue pair was revived since that life.
+func (q *QP) terminateIn(life uint32, cause error) {
+	q.terminal.mu.Lock()
+	defer q.terminal.mu.Unlock()
+	if q.terminal.life == life {
+		q.terminateLocked(cause)
 	}
 }
 
-func (q *QP) dieLocked(cause error) (life uint32) {
-	d := &q.death
+func (q *QP) terminateLocked(cause error) (life uint32) {
+	d := &q.terminal
 	if d.cause != nil {
 		return d.life
 	}
@@ -100,19 +100,19 @@ func (q *QP) dieLocked(cause error) (life uint32) {
 
 // ended returns Err and the life that ended.
 func (q *QP) ended() (life uint32, cause error) {
-	if !q.death.dead.Load() {
+	if !q.terminal.dead.Load() {
 		return 0, nil
 	}
-	q.death.mu.Lock()
-	defer q.death.mu.Unlock()
-	return q.death.life, q.death.cause
+	q.terminal.mu.Lock()
+	defer q.terminal.mu.Unlock()
+	return q.terminal.life, q.terminal.cause
 }
 
 // lived returns the current life, and the cause if it has ended.
 func (q *QP) lived() (life uint32, cause error) {
-	q.death.mu.Lock()
-	defer q.death.mu.Unlock()
-	return q.death.life, q.death.cause
+	q.terminal.mu.Lock()
+	defer q.terminal.mu.Unlock()
+	return q.terminal.life, q.terminal.cause
 }
 
 // stands returns why the queue pair takes no requests, if so. The device may know first.
@@ -143,7 +143,7 @@ func (q *QP) explain(life uint32) error {
 	select {
 	case <-q.Done():
 	case <-time.After(timeout):
-		q.dieIn(life, opError("use", q.named(), errSilentDeath))
+		q.terminateIn(life, opError("use", q.named(), errSilentEnd))
 	}
 	if cause := q.Err(); cause != nil {
 		return cause
@@ -154,9 +154,9 @@ func (q *QP) explain(life uint32) error {
 // errRevived: the queue pair went through RESET.
 var errRevived = errors.New("the queue pair was reset since")
 
-// errSilentDeath: requests are flushed, and neither the program nor an event nor
+// errSilentEnd: requests are flushed, and neither the program nor an event nor
 // another request gave the cause.
-var errSilentDeath = errors.New("the device flushes its requests and does not say why")
+var errSilentEnd = errors.New("the device flushes its requests and does not say why")
 
 // stateIn changes the state of a queue pair that died in that life, unless it was
 // revived since. It stays dead even in RESET, so that it never looks alive in between.
@@ -168,14 +168,14 @@ func (q *QP) stateIn(life uint32, s QPState) error {
 	if now, cause := q.ended(); cause == nil || now != life {
 		return errRevived
 	}
-	q.death.stays = true
-	defer func() { q.death.stays = false }()
+	q.terminal.stays = true
+	defer func() { q.terminal.stays = false }()
 	return q.modifyLocked(&raw, AttrState)
 }
 
 // revive begins the next life of a queue pair that went to [StateReset].
 func (q *QP) revive() {
-	d := &q.death
+	d := &q.terminal
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.life++
@@ -201,7 +201,7 @@ func (q *QP) entered(s QPState) {
 			r.cut(cause)
 		}
 	case StateError:
-		q.die(opError("use", q.named(), ErrState, "this program moved it to ", s))
+		q.terminate(opError("use", q.named(), ErrState, "this program moved it to ", s))
 	}
 }
 
@@ -274,11 +274,11 @@ func (c *CQ) failedOne(wc *WC) {
 	}
 }
 
-// requestFailed is the death of a connected queue pair by one of its requests.
+// requestFailed is the end of a connected queue pair by one of its requests.
 // Others live on, or come back by themselves.
 func (q *QP) requestFailed(w *WC) {
 	if q.typ == RC || q.typ == UC {
-		q.die(opError("request on", q.named(), w.Err()))
+		q.terminate(opError("request on", q.named(), w.Err()))
 	}
 }
 
@@ -314,7 +314,7 @@ func (r *asyncReader) diedAll(cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, q := range r.qps {
-		q.die(opError("use", q.named(), cause))
+		q.terminate(opError("use", q.named(), cause))
 	}
 	for _, c := range r.cqs {
 		c.dead.Store(true)
