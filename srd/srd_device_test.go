@@ -421,7 +421,7 @@ func TestQueues(t *testing.T) {
 	require.Len(t, stop(), 50)
 	var rs []srd.Request
 	for i := range 10 {
-		rs = append(rs, srd.Request{ID: uint64(i), Context: a.Destination(b.Addr(), srd.Ordered), Data: [][]byte{pattern(i, 64)}})
+		rs = append(rs, srd.Request{ID: uint64(i), Destination: a.Destination(b.Addr(), srd.Ordered), Data: [][]byte{pattern(i, 64)}})
 	}
 	n, err := ordered.Post(rs...)
 	require.ErrorIs(t, err, srd.ErrQueueFull)
@@ -441,7 +441,7 @@ func TestQueues(t *testing.T) {
 		}
 		got += n
 	}
-	_, err = other.Post(srd.Request{Context: b.Destination(a.Addr(), srd.Ordered)})
+	_, err = other.Post(srd.Request{Destination: b.Destination(a.Addr(), srd.Ordered)})
 	require.ErrorIs(t, err, verbs.ErrAttributes)
 }
 

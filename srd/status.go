@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Service is the way in which a transport context sends its messages.
+// Service is the way in which messages are sent.
 type Service uint8
 
 const (

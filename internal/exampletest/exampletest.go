@@ -1,6 +1,6 @@
-//go:build linux
-
-package rig
+// Package exampletest checks what examples print that need a device: "go test" itself runs an
+// example with an Output comment everywhere.
+package exampletest
 
 import (
 	"io"
@@ -10,17 +10,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/goverbs/goverbs/ci/lab"
 )
 
-// Prints is what the examples of files say that they print, by name. The addresses
-// of the lab are in them: elsewhere the test is skipped.
+// Prints returns what the examples of files say that they print, by name, in a comment that begins
+// with "Prints:".
 func Prints(t *testing.T, files ...string) map[string]string {
 	t.Helper()
-	if !lab.In() {
-		t.Skip("for the lab: its addresses are in the examples")
-	}
 	prints := map[string]string{}
 	for _, file := range files {
 		source, err := os.ReadFile(file)
@@ -32,7 +27,7 @@ func Prints(t *testing.T, files ...string) map[string]string {
 	return prints
 }
 
-// Output is what f prints.
+// Output calls f, and returns what it prints.
 func Output(t *testing.T, f func()) string {
 	t.Helper()
 	r, w, err := os.Pipe()
