@@ -56,7 +56,7 @@ func (r *Requester) waitForSlot(ctx context.Context) error {
 			if int(r.unwaited.Load()) < len(r.slots) { // a slot is waited for by now
 				return nil
 			}
-			return class(ErrQueueFull, errors.New("nobody waits for what was started: see Pending.Wait"))
+			return class(ErrQueueFull, errors.New("what was started is not waited for: see Pending.Wait"))
 		}
 	}
 	rt := r.router

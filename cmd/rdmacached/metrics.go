@@ -149,7 +149,7 @@ func (d *service) web() http.Handler {
 	mux.HandleFunc(cachestatus.Path, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if err := json.NewEncoder(w).Encode(d.status()); err != nil {
-			d.log.Debug("nobody took the status", "error", err)
+			d.log.Debug("the status was not read", "error", err)
 		}
 	})
 	return mux
