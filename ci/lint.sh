@@ -15,5 +15,5 @@ complain "tracked files over 300 kB" "$(git ls-files -z 2>/dev/null | xargs -0 -
 # In git's numbers a binary file has no lines. 4b825dc is the empty tree.
 complain "tracked binary files" "$(git diff --numstat 4b825dc642cb6eb9a060e54bf8d69288fbee4904 2>/dev/null | awk '$1 == "-" { print $3 }')"
 "$go" tool staticcheck ./... ./ci/bench/... || status=1
-"$go" test -vet=off -run TestOtherSystems ./internal/house || status=1
+"$go" test -vet=off -run TestOtherSystems ./internal/layering || status=1
 exit $status

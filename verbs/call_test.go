@@ -112,7 +112,7 @@ func TestAllWhoWaitForACallWake(t *testing.T) {
 		r := requestersOf(rt)[0]
 		var c Call // used again and again
 		for range 50 {
-			require.True(t, rt.turn.Try()) // a goroutine polls all the time
+			require.True(t, rt.pollLock.Try()) // a goroutine polls all the time
 			id := r.flyCall(0, &c)
 			hasty, cancel := context.WithCancel(context.Background())
 			ends := make(chan error, 8)
@@ -138,7 +138,7 @@ func TestAllWhoWaitForACallWake(t *testing.T) {
 					require.NoError(t, err)
 				}
 			}
-			rt.turn.Release()
+			rt.pollLock.Release()
 		}
 	})
 }

@@ -241,8 +241,8 @@ func (c *CQ) look() {
 	}
 	if c.wait.file != nil {
 		select {
-		case c.wait.turn <- struct{}{}:
-			defer func() { <-c.wait.turn }()
+		case c.wait.waiter <- struct{}{}:
+			defer func() { <-c.wait.waiter }()
 		default:
 			c.wake()
 			return

@@ -255,7 +255,7 @@ func (r *Receiver) busy() bool { return r.posted.Load() > 0 }
 func (r *Receiver) cut() {
 	rt := r.router
 	rt.hold()
-	defer rt.turn.Release()
+	defer rt.pollLock.Release()
 	finish(func() {
 		drained := rt.pollAll()
 		for i := range r.slots {

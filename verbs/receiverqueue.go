@@ -104,7 +104,7 @@ func (r *Receiver) Receive(ctx context.Context, buf []byte) (Message, error) {
 			return Message{}, opError(op, r.qp.named(), err)
 		}
 		if err := r.wait(ctx); err != nil {
-			if rt := r.router; rt.turn.Try() { // even with an ended context, poll once
+			if rt := r.router; rt.pollLock.Try() { // even with an ended context, poll once
 				_ = rt.pollOnceLocked()
 			}
 			if m, ok := r.next(buf); ok {
@@ -199,7 +199,7 @@ func (r *Receiver) over() error {
 
 func (r *Receiver) drain() {
 	r.router.hold()
-	defer r.router.turn.Release()
+	defer r.router.pollLock.Release()
 	r.router.pollAll()
 }
 
@@ -216,9 +216,9 @@ func (r *Receiver) wait(ctx context.Context) error {
 	if r.something() {
 		return nil
 	}
-	if rt.turn.Try() || rt.turn.Take(r.wake, ctx.Done()) {
+	if rt.pollLock.Try() || rt.pollLock.Take(r.wake, ctx.Done()) {
 		if r.something() {
-			rt.turn.Release()
+			rt.pollLock.Release()
 			return nil
 		}
 		if err := rt.look(ctx); err != nil && ctx.Err() == nil {

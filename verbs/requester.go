@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/turn"
+	"github.com/goverbs/goverbs/internal/chanmutex"
 )
 
 // RequesterConfig configures a requester. The zero value is fine.
@@ -64,7 +64,7 @@ type Requester struct {
 	result0 SGE    // the first slot's
 	mark    uint64 // lies there before
 
-	posting turn.Turn // owns batch
+	posting chanmutex.Mutex // owns batch
 	batch   *Batch
 
 	slots    []slot
@@ -147,7 +147,7 @@ func NewRequester(qp *QP, cfg RequesterConfig) (*Requester, error) {
 
 func newRequester(qp *QP, cfg RequesterConfig) (*Requester, error) {
 	n := min(qp.MaxSendWR(), maxSlots)
-	r := &Requester{qp: qp, linger: cfg.Linger, posting: turn.New(), mark: rand.Uint64(), slots: make([]slot, n), freed: make(chan struct{}, 1), free: make([]uint32, n)}
+	r := &Requester{qp: qp, linger: cfg.Linger, posting: chanmutex.New(), mark: rand.Uint64(), slots: make([]slot, n), freed: make(chan struct{}, 1), free: make([]uint32, n)}
 	r.capacity = int32(n)
 	r.credits.Store(r.capacity)
 	for i := range r.slots {

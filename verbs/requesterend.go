@@ -123,13 +123,13 @@ func (r *Requester) waitUnder(ctx context.Context, s *slot) bool {
 	}()
 	for s.flying.Load() {
 		var err error
-		if rt.turn.Try() || s.listen(ctx, rt) {
+		if rt.pollLock.Try() || s.listen(ctx, rt) {
 			err = s.look(ctx, rt)
 		}
 		switch {
 		case !s.flying.Load():
 		case ctx.Err() != nil:
-			if rt.turn.Try() { // what has succeeded by now is a success
+			if rt.pollLock.Try() { // what has succeeded by now is a success
 				_ = rt.pollOnceLocked()
 			}
 			returned = true
@@ -206,7 +206,7 @@ func (r *Requester) flushBeside(life uint32, cause error) {
 func (r *Requester) cut(cause error) {
 	rt := r.router
 	rt.hold()
-	defer rt.turn.Release()
+	defer rt.pollLock.Release()
 	finish(func() {
 		drained := rt.pollAll() // what had succeeded did
 		for i := range r.slots {

@@ -188,7 +188,7 @@ func TestPollsThatBeganBefore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, _, c, q := hostSide(t, CQConfig{})
 			if name == "wait" { // it waits for another one, which ends
-				c.wait.turn <- struct{}{}
+				c.wait.waiter <- struct{}{}
 			}
 			type result struct {
 				n   int
@@ -209,7 +209,7 @@ func TestPollsThatBeganBefore(t *testing.T) {
 					// What an engine posts is faster than the goroutine that waits.
 					standin.Complete(q.Num(), 1<<48|5, uint32(WCSuccess)) // tag 5 of the first place
 					time.Sleep(10 * time.Millisecond)
-					<-c.wait.turn
+					<-c.wait.waiter
 				}()
 			}
 			e := &taker{}

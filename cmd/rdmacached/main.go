@@ -19,13 +19,13 @@ import (
 
 	"github.com/goverbs/goverbs/cache/gateway"
 	"github.com/goverbs/goverbs/cache/server"
-	"github.com/goverbs/goverbs/internal/calm"
+	"github.com/goverbs/goverbs/internal/procs"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	calm.SpareProcs() // for the gateway, which calls the kernel all the time
+	procs.SpareProcs() // for the gateway, which calls the kernel all the time
 	if len(os.Args) > 1 && os.Args[1] == "proxy" {
 		c, err := parseProxy(os.Args[2:], os.Stderr)
 		if err == nil {

@@ -23,7 +23,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/internal/declared"
+	"github.com/goverbs/goverbs/internal/astnames"
 	"github.com/goverbs/goverbs/internal/testseed"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -312,7 +312,7 @@ func (o *Objects) AllTried(t *testing.T, atLeast int) {
 			if !ok || fd.Recv == nil || !fd.Name.IsExported() || !returnsError(fd) {
 				continue
 			}
-			if typ := declared.Receiver(fd); ast.IsExported(typ) {
+			if typ := astnames.Receiver(fd); ast.IsExported(typ) {
 				seen++
 				require.True(t, tried[typ], "%s.%s returns an error: try it after Close", typ, fd.Name.Name)
 			}

@@ -1,6 +1,6 @@
-// Package calm keeps the Go runtime from competing with a software device for
+// Package procs keeps the Go runtime from competing with a software device for
 // the only CPU of a machine.
-package calm
+package procs
 
 import (
 	"os"

@@ -1,4 +1,4 @@
-package turn_test
+package chanmutex_test
 
 import (
 	"runtime"
@@ -8,13 +8,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/internal/turn"
+	"github.com/goverbs/goverbs/internal/chanmutex"
 )
 
 // One at a time has the turn, some give up waiting, and none of the others is
 // forgotten: the test would not end.
-func TestTurnIsNeverLost(t *testing.T) {
-	u := turn.New()
+func TestMutexIsNeverLost(t *testing.T) {
+	u := chanmutex.New()
 	gone := make(chan struct{})
 	close(gone)
 	var inside, had atomic.Int32
@@ -44,12 +44,12 @@ func TestTurnIsNeverLost(t *testing.T) {
 
 // Two take the turn once each, at the same time, over and over. If one misses
 // a release, nothing else wakes it: the test would not end.
-func TestTurnOfTwo(t *testing.T) {
+func TestMutexOfTwo(t *testing.T) {
 	rounds := int32(1_000_000)
 	if testing.Short() {
 		rounds = 200_000
 	}
-	u := turn.New()
+	u := chanmutex.New()
 	var had atomic.Int32
 	var wg sync.WaitGroup
 	for i := range int32(2) {

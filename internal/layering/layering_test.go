@@ -1,5 +1,5 @@
-// Package house tests which packages may import which (ARCHITECTURE.md).
-package house
+// Package layering tests which packages may import which (ARCHITECTURE.md).
+package layering
 
 import (
 	"go/parser"
@@ -220,7 +220,7 @@ func TestWrongImports(t *testing.T) {
 		"srd/internal/engine/b.go":        module + "srd",
 		"srd/internal/engine/c.go":        module + "verbs/netpath",
 		"srd/internal/wire/a.go":          module + "srd/internal/engine",
-		"srd/internal/wire/b.go":          module + "internal/turn",
+		"srd/internal/wire/b.go":          module + "internal/chanmutex",
 		"srd/internal/wire/c.go":          "sync",
 		"srd/a.go":                        module + "dc",
 

@@ -1,6 +1,6 @@
-// Package declared lists the names that a folder's Go files declare, for tests of what
+// Package astnames lists the names that a folder's Go files declare, for tests of what
 // documents say of the code.
-package declared
+package astnames
 
 import (
 	"fmt"

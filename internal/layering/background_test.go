@@ -1,4 +1,4 @@
-package house
+package layering
 
 import (
 	"os"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/internal/declared"
+	"github.com/goverbs/goverbs/internal/astnames"
 )
 
 // links are those of a document to Go files: the name that the file declares, and the file.
@@ -38,7 +38,7 @@ func TestBackground(t *testing.T) {
 			require.NoError(t, err, "%s of %s", name, file)
 			folder := path.Dir(file)
 			if code[folder] == nil {
-				code[folder], tests[folder], err = declared.In(filepath.Join("../..", folder))
+				code[folder], tests[folder], err = astnames.In(filepath.Join("../..", folder))
 				require.NoError(t, err)
 			}
 			has := code[folder]

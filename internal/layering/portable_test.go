@@ -1,6 +1,6 @@
 //go:build !race
 
-package house_test
+package layering_test
 
 import (
 	"os"
