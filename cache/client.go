@@ -112,7 +112,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Client is a client of one server. It is safe for any number of goroutines.
+// Client is a client of one server. It is safe for any number of goroutines. Keys and values that
+// are passed in are the caller's again when a call returns. A change of which the outcome is not
+// known fails with [ErrUnknown], and a call without a connection with [ErrUnavailable].
 type Client struct {
 	address string
 	id      [16]byte // random

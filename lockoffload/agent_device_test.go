@@ -190,7 +190,7 @@ func TestAgentChain(t *testing.T) {
 
 	ch = lockoffload.Chain{Slot: 1, Accesses: []lockoffload.Access{compareWith(1, 7), writeOf(0, "three"), readOf(0, 32)}}
 	_, err = c.Do(ctx, &ch)
-	require.ErrorIs(t, err, lockoffload.ErrDiffers)
+	require.ErrorIs(t, err, lockoffload.ErrVersionMismatch)
 	require.EqualValues(t, 1, ch.Accesses[0].Version, "the version that it has")
 	require.Equal(t, "one", string(ch.Accesses[2].Data), "nothing was written")
 

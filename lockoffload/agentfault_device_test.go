@@ -247,7 +247,7 @@ func TestAgentBesideClients(t *testing.T) {
 				switch _, err := c.Do(ctx, &write); {
 				case err == nil:
 					n++
-				case !errors.Is(err, lockoffload.ErrDiffers):
+				case !errors.Is(err, lockoffload.ErrVersionMismatch):
 					t.Error(err)
 					return
 				}

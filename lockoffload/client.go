@@ -39,8 +39,8 @@ type Result struct {
 	Commit *Commit
 }
 
-// Client carries out chains on a target's region. All its methods are safe for
-// concurrent use; operations of several goroutines are under way together. Read
+// Client reads and changes the records of a target's region. A slot is a lock and its records;
+// a [Chain] is a list of accesses to the records of one slot. All methods are safe for concurrent use; operations of several goroutines are under way together. Read
 // allocates nothing once the client has its memory, an update the [Commit].
 type Client struct {
 	cfg    Config

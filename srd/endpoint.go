@@ -13,7 +13,9 @@ import (
 )
 
 // Endpoint sends and receives reliable datagrams. Methods may be called from any number
-// of goroutines.
+// of goroutines. Data that is sent belongs to the endpoint until its status is known, and a
+// received [Message] to the program until [Endpoint.Release]. [Status.Err] is the error of a
+// status; after Close all calls return [verbs.ErrClosed].
 type Endpoint struct {
 	cfg     Config
 	logs    logs

@@ -139,7 +139,7 @@ func chain(ctx context.Context, c *lockoffload.Client) (lockoffload.Result, erro
 			{Kind: lockoffload.AccessCompare, Version: res.Version},
 			{Kind: lockoffload.AccessWrite, Data: next(old)},
 		}})
-		if !errors.Is(err, lockoffload.ErrDiffers) {
+		if !errors.Is(err, lockoffload.ErrVersionMismatch) {
 			return res, err
 		}
 	}
@@ -152,7 +152,7 @@ func swap(ctx context.Context, c *lockoffload.Client) (lockoffload.Result, error
 			return res, err
 		}
 		res, err = c.SwapWrite(ctx, 0, res.Version, next(old))
-		if !errors.Is(err, lockoffload.ErrDiffers) {
+		if !errors.Is(err, lockoffload.ErrVersionMismatch) {
 			return res, err
 		}
 	}

@@ -220,7 +220,7 @@ func (c *simClient) swapWrite(slot int, old, v uint64, ended func(err error, unk
 		switch {
 		case err == nil:
 			s.log(c.id, call, historyOp{Record: at, Update: true, Old: old, New: v})
-		case !errors.Is(err, ErrDiffers) && !errors.Is(err, ErrNotAcquired):
+		case !errors.Is(err, ErrVersionMismatch) && !errors.Is(err, ErrNotAcquired):
 			s.fail("swap write: %w", err)
 		}
 		ended(err, false)
