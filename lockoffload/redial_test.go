@@ -213,7 +213,7 @@ func TestFreeWaitsForTheBusy(t *testing.T) {
 
 // A client goes on at its own target only, and nothing is begun at another one.
 func TestReconnectToAnotherTarget(t *testing.T) {
-	in := anInvite()
+	in := aSessionInfo()
 	c := newClient(Config{Session: in}, memory.Layout(in.Layout), nil)
 	other := in
 	other.Layout.Slots--

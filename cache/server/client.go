@@ -249,7 +249,7 @@ func (s *Server) tick() {
 			return
 		}
 		s.queues.reap()
-		s.crew.trim()
+		s.workers.trim()
 		begun := time.Now()
 		passed := begun.Sub(last)
 		last = begun

@@ -35,10 +35,10 @@ func TestKeysOfTenants(t *testing.T) {
 // A server that has a key may have another one, for later connections.
 func TestSetKey(t *testing.T) {
 	key, other := bytes.Repeat([]byte("k"), greet.MinKey), bytes.Repeat([]byte("o"), greet.MinKey)
-	s := &Server{door: &door{tenants: map[string]tenant{}}, cfg: Config{Key: key}}
-	s.door.set("", tenant{key, s})
+	s := &Server{admission: &admission{tenants: map[string]tenant{}}, cfg: Config{Key: key}}
+	s.admission.set("", tenant{key, s})
 	has := func() []byte {
-		key, whose := s.door.keyOf("")
+		key, whose := s.admission.keyOf("")
 		require.Same(t, s, whose)
 		return key
 	}
@@ -47,7 +47,7 @@ func TestSetKey(t *testing.T) {
 	require.NoError(t, s.SetKey(other))
 	require.Equal(t, other, has())
 	require.Error(t, (&Server{cfg: Config{Key: key}}).SetKey(other), "it is a tenant's")
-	require.Error(t, (&Server{door: s.door}).SetKey(other), "it admits all")
+	require.Error(t, (&Server{admission: s.admission}).SetKey(other), "it admits all")
 	require.Equal(t, other, has())
 }
 
@@ -61,8 +61,8 @@ func TestEmptyKey(t *testing.T) {
 
 // A key that is set just while its tenant is revoked admits no client afterwards.
 func TestKeyOfARevokedTenant(t *testing.T) {
-	d := &door{tenants: map[string]tenant{}}
-	all := Tenants{door: d, servers: map[string]*Server{}}
+	d := &admission{tenants: map[string]tenant{}}
+	all := Tenants{admission: d, servers: map[string]*Server{}}
 	key := bytes.Repeat([]byte("k"), greet.MinKey)
 	for range 2000 {
 		s := &Server{links: newQueue(nil), streams: newQueue(nil), stop: func() {}, tell: time.NewTimer(time.Hour)}

@@ -84,7 +84,7 @@ func (s *Server) wake(c *client) {
 	if c.to != nil && !c.busy {
 		c.busy = true
 		c.running.Add(1)
-		s.crew.run(c.send)
+		s.workers.run(c.send)
 	}
 }
 

@@ -179,7 +179,7 @@ func (d *service) status() cachestatus.Status {
 	}
 	if d.gateway != nil {
 		s.For = d.config.Gateway.Tenant
-		s.Gateway, s.Commands = d.door.Addr().String(), d.gateway.Stats()
+		s.Gateway, s.Commands = d.listener.Addr().String(), d.gateway.Stats()
 	}
 	return s
 }

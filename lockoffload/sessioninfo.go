@@ -24,8 +24,8 @@ type SessionInfo struct {
 
 func (in SessionInfo) target() target { return target{in.Layout.withDefaults(), in.Generation} }
 
-// wireInvite is the encoding, big endian.
-type wireInvite struct {
+// wireSessionInfo is the encoding, big endian.
+type wireSessionInfo struct {
 	Magic        [4]byte
 	Owner, Epoch uint16
 	Lease        time.Duration
@@ -34,32 +34,32 @@ type wireInvite struct {
 	Reserved     uint32
 }
 
-var inviteMagic = [4]byte([]byte("GVL4"))
+var sessionInfoMagic = [4]byte([]byte("GVL4"))
 
-// AppendBinary appends the invite's encoding to b.
+// AppendBinary appends the session info's encoding to b.
 func (in SessionInfo) AppendBinary(b []byte) ([]byte, error) {
 	if err := in.check(); err != nil {
 		return nil, err
 	}
-	w := wireInvite{Magic: inviteMagic, Owner: in.Owner, Epoch: in.Epoch, Lease: in.Lease, Target: in.target().wire()}
+	w := wireSessionInfo{Magic: sessionInfoMagic, Owner: in.Owner, Epoch: in.Epoch, Lease: in.Lease, Target: in.target().wire()}
 	_, _ = in.Region.AppendBinary(w.Region[:0])
 	return binary.Append(b, binary.BigEndian, w)
 }
 
-// MarshalBinary returns the invite's encoding.
+// MarshalBinary returns the session info's encoding.
 func (in SessionInfo) MarshalBinary() ([]byte, error) { return in.AppendBinary(nil) }
 
 // UnmarshalBinary decodes what AppendBinary made; anything else is refused
 // with [ErrConfig].
 func (in *SessionInfo) UnmarshalBinary(b []byte) error {
-	var w wireInvite
+	var w wireSessionInfo
 	n, err := binary.Decode(b, binary.BigEndian, &w)
-	if err != nil || n != len(b) || w.Magic != inviteMagic || w.Reserved != 0 {
-		return fmt.Errorf("lockoffload: decode invite of %d bytes: %w", len(b), ErrConfig)
+	if err != nil || n != len(b) || w.Magic != sessionInfoMagic || w.Reserved != 0 {
+		return fmt.Errorf("lockoffload: decode session info of %d bytes: %w", len(b), ErrConfig)
 	}
 	t, err := w.Target.target()
 	if err != nil {
-		return fmt.Errorf("lockoffload: decode invite: %w", err)
+		return fmt.Errorf("lockoffload: decode session info: %w", err)
 	}
 	out := SessionInfo{Owner: w.Owner, Epoch: w.Epoch, Lease: w.Lease, Layout: t.layout, Generation: t.generation}
 	if err := out.Region.UnmarshalBinary(w.Region[:]); err != nil {
@@ -82,7 +82,7 @@ func (in SessionInfo) check() error {
 		return err
 	}
 	if in.Owner == 0 || int(in.Owner) > l.Clients || in.Lease != 0 && in.Lease < minLease || in.Region.Length < uint64(l.Bytes()) {
-		return fmt.Errorf("lockoffload: invite of owner %d of %d, lease %v, region of %d bytes: %w", in.Owner, l.Clients, in.Lease, in.Region.Length, ErrConfig)
+		return fmt.Errorf("lockoffload: session info of owner %d of %d, lease %v, region of %d bytes: %w", in.Owner, l.Clients, in.Lease, in.Region.Length, ErrConfig)
 	}
 	return nil
 }

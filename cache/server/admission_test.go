@@ -30,7 +30,7 @@ func (l lines) Write(b []byte) (int, error) {
 func TestDoorBesideSilentConnections(t *testing.T) {
 	const flood, places = 1000, 256
 	told := make(lines, 2*flood)
-	d, err := newDoor(t.Context(), "127.0.0.1:0", slog.New(slog.NewTextHandler(told, nil)))
+	d, err := newAdmission(t.Context(), "127.0.0.1:0", slog.New(slog.NewTextHandler(told, nil)))
 	require.NoError(t, err)
 	s := bare(&net.TCPAddr{}, Config{})
 	tenantKey := bytes.Repeat([]byte("k"), greet.MinKey)
@@ -66,7 +66,7 @@ func TestDoorBesideSilentConnections(t *testing.T) {
 // client wait. They have places: no more of them wait than the tenant may have clients.
 func TestDoorBesideSilentTenant(t *testing.T) {
 	const flood = 120
-	d, err := newDoor(t.Context(), "127.0.0.1:0", slog.New(slog.DiscardHandler))
+	d, err := newAdmission(t.Context(), "127.0.0.1:0", slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	fake := func(name string, clients int) (*Server, []byte) {
 		key := bytes.Repeat([]byte(name), greet.MinKey)
@@ -124,7 +124,7 @@ func TestDoorBesideSilentTenant(t *testing.T) {
 func TestDoorOfAnotherServer(t *testing.T) {
 	for _, key := range [][]byte{nil, bytes.Repeat([]byte("k"), greet.MinKey)} {
 		for _, names := range [][]string{nil, {"cache1:7481"}} {
-			d, err := newDoor(t.Context(), "127.0.0.1:0", slog.New(slog.DiscardHandler))
+			d, err := newAdmission(t.Context(), "127.0.0.1:0", slog.New(slog.DiscardHandler))
 			require.NoError(t, err)
 			s := bare(&net.TCPAddr{}, Config{Names: names})
 			d.set("", tenant{key, s})
@@ -169,7 +169,7 @@ func (elsewhere) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0,
 // greeting without a response lasts for seconds. The kernel keeps later connections until they are
 // accepted.
 func TestDoorBeforeThereIsAServer(t *testing.T) {
-	d, err := newDoor(t.Context(), "127.0.0.1:0", slog.New(slog.DiscardHandler))
+	d, err := newAdmission(t.Context(), "127.0.0.1:0", slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	come := func() (net.Conn, error) {
 		conn, err := net.Dial("tcp", d.listener.Addr().String())
@@ -202,7 +202,7 @@ func TestDoorBeforeThereIsAServer(t *testing.T) {
 	require.NoError(t, <-served)
 	require.NoError(t, d.close())
 
-	d, err = newDoor(t.Context(), "127.0.0.1:0", slog.New(slog.DiscardHandler))
+	d, err = newAdmission(t.Context(), "127.0.0.1:0", slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	require.NoError(t, d.close(), "there never was one")
 }
@@ -211,7 +211,7 @@ func TestDoorBeforeThereIsAServer(t *testing.T) {
 // tenant of this name again: its key is the old one.
 func TestDoorAfterRevocation(t *testing.T) {
 	fake := func() *Server { return bare(&net.TCPAddr{}, Config{}) }
-	d := &door{pending: pending.New(), turns: newTurns(1), log: slog.New(slog.DiscardHandler), tenants: map[string]tenant{}}
+	d := &admission{pending: pending.New(), turns: newTurns(1), log: slog.New(slog.DiscardHandler), tenants: map[string]tenant{}}
 	leaked, fresh := bytes.Repeat([]byte("l"), greet.MinKey), bytes.Repeat([]byte("f"), greet.MinKey)
 	knock := func(revoked bool) *Server {
 		was, is := fake(), fake()

@@ -2,14 +2,14 @@ package server
 
 import "sync"
 
-// crew is a pool of worker goroutines. One of them handles a client's message, and not a new
+// workers is a pool of worker goroutines. One of them handles a client's message, and not a new
 // goroutine: a new one's stack grows several times on the way down to the device, which was a ninth of
 // what workload A cost. Workers belong to no client, so they are as few as there are things under way,
 // and those that had nothing to do since the last trim end. The zero value is ready.
-type crew struct {
+type workers struct {
 	mu    sync.Mutex
-	idle  []*hand // the one that was busy last is last
-	least int     // the smallest length of idle since trim
+	idle  []*worker // the one that was busy last is last
+	least int       // the smallest length of idle since trim
 	over  bool
 	all   sync.WaitGroup
 }
@@ -17,13 +17,13 @@ type crew struct {
 // maxIdle is how many workers wait for something to do, at most.
 const maxIdle = 16
 
-// hand is a worker.
-type hand struct {
+// worker is a worker.
+type worker struct {
 	next chan func() // nil: it is to end
 }
 
 // run executes f on a worker, and does not wait.
-func (c *crew) run(f func()) {
+func (c *workers) run(f func()) {
 	c.mu.Lock()
 	h := c.take()
 	c.mu.Unlock()
@@ -31,7 +31,7 @@ func (c *crew) run(f func()) {
 		h.next <- f // does not block: the worker is idle, and the channel has room for one
 		return
 	}
-	h = &hand{next: make(chan func(), 1)}
+	h = &worker{next: make(chan func(), 1)}
 	c.all.Go(func() {
 		for ; f != nil; f = <-h.next {
 			f()
@@ -43,7 +43,7 @@ func (c *crew) run(f func()) {
 }
 
 // take returns an idle worker, nil if there is none. c.mu must be held.
-func (c *crew) take() *hand {
+func (c *workers) take() *worker {
 	n := len(c.idle) - 1
 	if n < 0 {
 		return nil
@@ -56,7 +56,7 @@ func (c *crew) take() *hand {
 }
 
 // rest reports whether a worker that is done is to wait for something else.
-func (c *crew) rest(h *hand) bool {
+func (c *workers) rest(h *worker) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over || len(c.idle) == maxIdle {
@@ -67,7 +67,7 @@ func (c *crew) rest(h *hand) bool {
 }
 
 // trim ends as many workers as had nothing to do since it was called last.
-func (c *crew) trim() {
+func (c *workers) trim() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for n := c.least; n > 0; n-- {
@@ -77,7 +77,7 @@ func (c *crew) trim() {
 }
 
 // close ends all workers, and waits until the busy ones are done.
-func (c *crew) close() {
+func (c *workers) close() {
 	c.mu.Lock()
 	c.over = true
 	for h := c.take(); h != nil; h = c.take() {

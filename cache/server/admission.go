@@ -17,9 +17,9 @@ import (
 	"github.com/goverbs/goverbs/internal/pending"
 )
 
-// door listens at the address of one server or of several, one for each tenant. It finds out to which
+// admission listens at the address of one server or of several, one for each tenant. It finds out to which
 // tenant each client belongs, and admits it.
-type door struct {
+type admission struct {
 	listener   *net.TCPListener
 	log        *slog.Logger
 	unknownKey []byte         // the key of unknown tenants, which no client has
@@ -38,7 +38,7 @@ type tenant struct {
 	server *Server
 }
 
-func newDoor(ctx context.Context, address string, log *slog.Logger) (*door, error) {
+func newAdmission(ctx context.Context, address string, log *slog.Logger) (*admission, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("cache: listen: %w", err)
 	}
@@ -47,15 +47,15 @@ func newDoor(ctx context.Context, address string, log *slog.Logger) (*door, erro
 	if err != nil {
 		return nil, err
 	}
-	d := &door{listener: l.(*net.TCPListener), log: log, unknownKey: make([]byte, greet.MinKey), tenants: map[string]tenant{}, pending: pending.New(), turns: newTurns(atOnce())}
+	d := &admission{listener: l.(*net.TCPListener), log: log, unknownKey: make([]byte, greet.MinKey), tenants: map[string]tenant{}, pending: pending.New(), turns: newTurns(atOnce())}
 	_, _ = rand.Read(d.unknownKey) // never fails
 	d.refusing.Go(d.refuse)
 	return d, nil
 }
 
-// refuse resets connections until the door is opened: the address is taken, and no server serves there
+// refuse resets connections until admission is opened: the address is taken, and no server serves there
 // yet. A client that was let wait would take that for a server that does not respond.
-func (d *door) refuse() {
+func (d *admission) refuse() {
 	for {
 		conn, err := d.listener.AcceptTCP()
 		if err != nil {
@@ -67,14 +67,14 @@ func (d *door) refuse() {
 }
 
 // open is called once, when there is a server: connections from now on wait for serve.
-func (d *door) open() {
+func (d *admission) open() {
 	_ = d.listener.SetDeadline(time.Unix(1, 0))
 	d.refusing.Wait()
 	_ = d.listener.SetDeadline(time.Time{})
 }
 
-// serve admits clients until ctx ends, which is no error, or the door is closed.
-func (d *door) serve(ctx context.Context) error {
+// serve admits clients until ctx ends, which is no error, or the admission is closed.
+func (d *admission) serve(ctx context.Context) error {
 	var clients sync.WaitGroup
 	defer clients.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -96,7 +96,7 @@ func (d *door) serve(ctx context.Context) error {
 	}
 }
 
-func (d *door) greet(ctx context.Context, conn net.Conn) {
+func (d *admission) greet(ctx context.Context, conn net.Conn) {
 	var whose *Server // to which the key belongs
 	c := &admitted{Conn: conn}
 	leave := d.pending.Admit(conn.RemoteAddr(), func() { _ = conn.Close() })
@@ -129,7 +129,7 @@ func (d *door) greet(ctx context.Context, conn net.Conn) {
 }
 
 // let gives a client that means this server a place, and a turn to connect if it needs one.
-func (d *door) let(ctx context.Context, c *admitted, s *Server, h *greet.Hello, w waiter) error {
+func (d *admission) let(ctx context.Context, c *admitted, s *Server, h *greet.Hello, w waiter) error {
 	err := h.Check(s.cfg.Names, link.AddrPort(c.LocalAddr()))
 	if err == nil {
 		err = s.reserve(c, h.Client)
@@ -145,7 +145,7 @@ func (d *door) let(ctx context.Context, c *admitted, s *Server, h *greet.Hello, 
 	return err
 }
 
-func (d *door) keyOf(name string) ([]byte, *Server) {
+func (d *admission) keyOf(name string) ([]byte, *Server) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if t, ok := d.tenants[name]; ok {
@@ -155,14 +155,14 @@ func (d *door) keyOf(name string) ([]byte, *Server) {
 }
 
 // set admits a tenant's clients from now on.
-func (d *door) set(name string, t tenant) {
+func (d *admission) set(name string, t tenant) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.tenants[name] = t
 }
 
 // remove admits them no longer, and returns their server.
-func (d *door) remove(name string) *Server {
+func (d *admission) remove(name string) *Server {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := d.tenants[name].server
@@ -170,7 +170,7 @@ func (d *door) remove(name string) *Server {
 	return s
 }
 
-func (d *door) close() error {
+func (d *admission) close() error {
 	err := d.listener.Close()
 	if d.refusing.Wait(); errors.Is(err, net.ErrClosed) {
 		return nil
@@ -186,7 +186,7 @@ func checkKey(key []byte) ([]byte, error) {
 	return slices.Clone(key), nil
 }
 
-// queue is a listener of connections that the door has admitted.
+// queue is a listener of connections that have been admitted.
 type queue struct {
 	addr  net.Addr
 	conns chan net.Conn

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// waiting is how many of a crew wait for something to do.
-func (c *crew) waiting() int {
+// waiting is how many of the workers wait for something to do.
+func (c *workers) waiting() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.idle)
@@ -18,9 +18,9 @@ func (c *crew) waiting() int {
 
 // Things that follow each other are done by one goroutine; those that wait for something hold up no
 // other ones, and only so many goroutines stay as may have something to do again.
-func TestCrew(t *testing.T) {
+func TestWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var c crew
+		var c workers
 		var n atomic.Int32
 		for i := range 100 {
 			c.run(func() { n.Add(1) })
@@ -50,9 +50,9 @@ func TestCrew(t *testing.T) {
 }
 
 // Workers with nothing to do between two trims end, the others stay.
-func TestCrewIsTrimmed(t *testing.T) {
+func TestWorkersIsTrimmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var c crew
+		var c workers
 		together := func(n int) {
 			on := make(chan struct{})
 			for range n {
@@ -78,11 +78,11 @@ func TestCrewIsTrimmed(t *testing.T) {
 	})
 }
 
-// A crew that is closed still does what it is told to, and keeps no worker for it; close waits for
+// A pool that is closed still does what it is told to, and keeps no worker for it; close waits for
 // what is being done.
-func TestCrewCloses(t *testing.T) {
+func TestWorkersCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var c crew
+		var c workers
 		var done, closed atomic.Bool
 		on := make(chan struct{})
 		c.run(func() {

@@ -9,13 +9,13 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-func anInvite() SessionInfo {
+func aSessionInfo() SessionInfo {
 	l := Layout{Slots: 3, Size: 100, Records: 2, Clients: 8, Swap: 1}
 	return SessionInfo{Generation: 1<<63 + 3, Owner: 8, Epoch: 7, Lease: time.Second, Layout: l, Region: verbs.Region{Addr: 1 << 40, Length: uint64(l.Bytes()), RKey: 5}}
 }
 
-func TestInvite(t *testing.T) {
-	in := anInvite()
+func TestSessionInfo(t *testing.T) {
+	in := aSessionInfo()
 	b, err := in.AppendBinary([]byte("before"))
 	require.NoError(t, err)
 	var out SessionInfo
@@ -37,8 +37,8 @@ func TestInvite(t *testing.T) {
 	}
 }
 
-func FuzzInvite(f *testing.F) {
-	b, _ := anInvite().AppendBinary(nil)
+func FuzzSessionInfo(f *testing.F) {
+	b, _ := aSessionInfo().AppendBinary(nil)
 	f.Add(b)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var in SessionInfo
