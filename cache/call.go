@@ -53,7 +53,7 @@ func (s *session) queue(ctx context.Context, q *wire.Request) (*call, error) {
 	}
 	for len(s.out) > maxOut && !s.ended.Load() { // the server does not take them
 		room := s.room
-		s.poke()
+		s.signal()
 		s.mu.Unlock()
 		select {
 		case <-room:
@@ -108,13 +108,13 @@ func (s *session) replied(b []byte) error {
 		return nil
 	}
 	delete(s.calls, a.ID)
-	s.m.Answered(a.Clock, milliseconds(c.begun), s.clock())
+	s.m.Replied(a.Clock, milliseconds(c.begun), s.clock())
 	if s.by != TCP && a.Status == wire.OK && a.Entry.Version != 0 {
 		s.m.Learn(a.Entry, a.Seq)
 	}
 	if a.Status == wire.NoMemory && s.by != TCP { // it may be this client that holds it up
 		s.tell = true
-		s.poke()
+		s.signal()
 	}
 	c.reply = a
 	c.reply.Value = bytes.Clone(a.Value)

@@ -33,7 +33,7 @@ type Config struct {
 	// the server. The server must have a target for that (DC in the configuration of
 	// package server), which must answer a first READ. Otherwise the client connects as
 	// without an initiator, by RDMA or, unless RequireRDMA is set, by TCP; Stats
-	// (Instead) and the Logger say why. The client tries the initiator again every
+	// (FallbackReason) and the Logger say why. The client tries the initiator again every
 	// RetryRDMA, unless it was closed or the server has no target. Calls, and the
 	// server's messages, go by TCP.
 	//
@@ -110,7 +110,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Client is a client of one server. It is safe for any number of goroutines.
+// Client is a client of one server. It is safe for any number of goroutines. Keys and values that
+// are passed in are the caller's again when a call returns. A change of which the outcome is not
+// known fails with [ErrUnknown], and a call without a connection with [ErrUnavailable].
 type Client struct {
 	address string
 	id      [16]byte // random
@@ -282,7 +284,7 @@ func (c *Client) again() *session {
 		case w != nil:
 			err = w
 		case err != nil && ctx.Err() != nil:
-			err = errNoAnswer // and not the caller's deadline
+			err = errNoReply // and not the caller's deadline
 		}
 		if cancel(); err == nil {
 			return s
@@ -347,27 +349,27 @@ func (c *Client) unavailable(s *session, failure error) error {
 
 // Stats are counters, and the present state.
 type Stats struct {
-	Hits      uint64 // found by READs alone
-	NearHits  uint64 // returned from a copy, without a READ
-	Probes    uint64 // hits and misses found by READs of the server's own map
-	Forwarded uint64 // hits found through the tombstone of an older record
-	Reads     uint64 // READs
-	Calls     uint64 // messages to the server
-	Misses    uint64 // of Get and GetInto
-	Confirmed uint64 // keys not in the map, looked up in the server's or by a call
-	Refused   uint64 // READs that found something else than the map says
-	Sessions  uint64 // connections, one after the other
-	Blocked   uint64 // READs through an initiator that failed; for records a call followed
-	Connected bool
-	Transport Transport // DC, RDMA or TCP; empty without a connection
-	Instead   string    // why it is TCP, or, for a client with an initiator, RDMA
-	Whole     bool      // the whole map has arrived
-	Probing   bool      // there is no map, by MapBytes of [Config] or the advice of the server
-	Entries   int       // of the map
-	MapBytes  int       // that it takes
-	ReadBytes int       // registered memory that READs go to
-	Epoch     uint32    // of the server
-	Latencies []Latency // of operations since Dial
+	Hits           uint64 // found by READs alone
+	NearHits       uint64 // returned from a copy, without a READ
+	Probes         uint64 // hits and misses found by READs of the server's own map
+	Forwarded      uint64 // hits found through the tombstone of an older record
+	Reads          uint64 // READs
+	Calls          uint64 // messages to the server
+	Misses         uint64 // of Get and GetInto
+	Confirmed      uint64 // keys not in the map, looked up in the server's or by a call
+	Refused        uint64 // READs that found something else than the map says
+	Sessions       uint64 // connections, one after the other
+	Blocked        uint64 // READs through an initiator that failed; for records a call followed
+	Connected      bool
+	Transport      Transport // DC, RDMA or TCP; empty without a connection
+	FallbackReason string    // why it is TCP, or, for a client with an initiator, RDMA
+	Whole          bool      // the whole map has arrived
+	Probing        bool      // there is no map, by MapBytes of [Config] or the advice of the server
+	Entries        int       // of the map
+	MapBytes       int       // that it takes
+	ReadBytes      int       // registered memory that READs go to
+	Epoch          uint32    // of the server
+	Latencies      []Latency // of operations since Dial
 }
 
 // Stats returns what the client did.
@@ -381,8 +383,8 @@ func (c *Client) Stats() Stats {
 	if s := c.now.Load(); s != nil && !s.ended.Load() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if st.Transport = s.by; s.instead != nil {
-			st.Instead = s.instead.Error()
+		if st.Transport = s.by; s.fallback != nil {
+			st.FallbackReason = s.fallback.Error()
 		}
 		st.Connected, st.Whole, st.Probing, st.Entries, st.MapBytes, st.Epoch = true, s.m.Whole(), s.m.Alone(), s.m.Len(), s.m.Bytes(), s.m.Epoch()
 		st.ReadBytes = s.registered

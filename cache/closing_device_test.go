@@ -85,7 +85,7 @@ func closeInOrder(t *testing.T, order []string) {
 		require.NoError(t, err)
 		clients = append(clients, c)
 	}
-	require.Equal(t, cache.DC, clients[0].Stats().Transport, clients[0].Stats().Instead)
+	require.Equal(t, cache.DC, clients[0].Stats().Transport, clients[0].Stats().FallbackReason)
 	var working sync.WaitGroup
 	for n, c := range clients {
 		var keys [][]byte

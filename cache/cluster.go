@@ -40,9 +40,9 @@ type ClusterConfig struct {
 	// one that has nothing: the error matches both [ErrNotFound] and [ErrUnavailable].
 	// Changes still fail.
 	MissWhenDown bool
-	// Patience is how long DialCluster waits for the other servers once one is connected;
+	// GatherTimeout is how long DialCluster waits for the other servers once one is connected;
 	// 0 means a second.
-	Patience time.Duration
+	GatherTimeout time.Duration
 }
 
 // Cluster is a client of many servers, each of which has a share of the keys, as with
@@ -72,7 +72,7 @@ var (
 
 // DialCluster makes a client of the servers at addresses, "host:port", which must differ.
 // It returns when at least one server is connected, and each of the others is connected
-// too, cannot be reached, or has had the time Patience in [ClusterConfig]. It fails when
+// too, cannot be reached, or has had the time GatherTimeout in [ClusterConfig]. It fails when
 // none can be reached, or when ctx ends before one is connected. Servers without a
 // connection are tried again as long as the cluster is open.
 func DialCluster(ctx context.Context, addresses []string, cfg ClusterConfig) (*Cluster, error) {
@@ -83,8 +83,8 @@ func DialCluster(ctx context.Context, addresses []string, cfg ClusterConfig) (*C
 	if err != nil {
 		return nil, fmt.Errorf("cache: dial cluster: %w", err)
 	}
-	if cfg.FailFast = true; cfg.Patience == 0 {
-		cfg.Patience = time.Second
+	if cfg.FailFast = true; cfg.GatherTimeout == 0 {
+		cfg.GatherTimeout = time.Second
 	}
 	c := &Cluster{list: list, miss: cfg.MissWhenDown}
 	for _, address := range addresses {
@@ -95,14 +95,14 @@ func DialCluster(ctx context.Context, addresses []string, cfg ClusterConfig) (*C
 		c.servers = append(c.servers, one)
 		go one.keep(nil)
 	}
-	if err := c.gather(ctx, cfg.Patience); err != nil {
+	if err := c.gather(ctx, cfg.GatherTimeout); err != nil {
 		return nil, errors.Join(fmt.Errorf("cache: dial cluster: %w", err), c.Close())
 	}
 	return c, nil
 }
 
 // gather waits until each server was tried, or for some time if one is connected.
-func (c *Cluster) gather(ctx context.Context, patience time.Duration) error {
+func (c *Cluster) gather(ctx context.Context, timeout time.Duration) error {
 	type attempt struct {
 		server *Client
 		err    error
@@ -121,7 +121,7 @@ func (c *Cluster) gather(ctx context.Context, patience time.Duration) error {
 			if a.err != nil {
 				failures = append(failures, fmt.Errorf("%s: %w", a.server.address, a.err))
 			} else if late == nil {
-				late = time.After(patience)
+				late = time.After(timeout)
 			}
 		case <-late:
 			return nil

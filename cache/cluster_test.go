@@ -31,7 +31,7 @@ func nobody(t *testing.T, n int) (out []string) {
 // DialCluster fails if no server can be reached, with the reason for each.
 func TestClusterOfNobody(t *testing.T) {
 	addresses := nobody(t, 3)
-	_, err := DialCluster(t.Context(), addresses, ClusterConfig{Patience: time.Hour})
+	_, err := DialCluster(t.Context(), addresses, ClusterConfig{GatherTimeout: time.Hour})
 	require.Error(t, err)
 	for _, a := range addresses {
 		require.ErrorContains(t, err, a+": dial tcp")
@@ -79,7 +79,7 @@ func TestFailFast(t *testing.T) {
 
 // A missing server is a miss only where that was chosen, and only to what reads.
 func TestMissWhenDown(t *testing.T) {
-	down := errors.Join(ErrUnavailable, errNoAnswer)
+	down := errors.Join(ErrUnavailable, errNoReply)
 	require.NotErrorIs(t, (&Cluster{}).missed(down), ErrNotFound)
 	err := (&Cluster{miss: true}).missed(down)
 	require.ErrorIs(t, err, ErrNotFound)

@@ -28,8 +28,8 @@ type part struct {
 	at      []int // in what the caller passed
 }
 
-// split assigns each of n keys to its server. Its parts go back with unite.
-func (c *Cluster) split(n int, key func(int) []byte, add func(*part, int)) []*part {
+// scatter assigns each of n keys to its server. Its parts go back with merge.
+func (c *Cluster) scatter(n int, key func(int) []byte, add func(*part, int)) []*part {
 	parts := make([]*part, len(c.servers))
 	for i := range n {
 		p := &parts[c.list.Of(key(i))]
@@ -44,9 +44,9 @@ func (c *Cluster) split(n int, key func(int) []byte, add func(*part, int)) []*pa
 	return parts
 }
 
-// fan calls do for each server's part, all at once: no part waits for another server before
+// eachPart calls do for each server's part, all at once: no part waits for another server before
 // it has posted, or holds anything of one server while it waits for another.
-func (c *Cluster) fan(parts []*part, do func(*Client, *part)) {
+func (c *Cluster) eachPart(parts []*part, do func(*Client, *part)) {
 	var others sync.WaitGroup
 	own := -1 // that this goroutine does
 	for i, p := range parts {
@@ -65,8 +65,8 @@ func (c *Cluster) fan(parts []*part, do func(*Client, *part)) {
 	others.Wait()
 }
 
-// unite calls take for each key, and returns the parts to the pool without the caller's data.
-func (c *Cluster) unite(parts []*part, take func(*part, int, int)) {
+// merge calls take for each key, and returns the parts to the pool without the caller's data.
+func (c *Cluster) merge(parts []*part, take func(*part, int, int)) {
 	for _, p := range parts {
 		if p == nil {
 			continue
@@ -87,11 +87,11 @@ func (c *Cluster) unite(parts []*part, take func(*part, int, int)) {
 // at once.
 func (c *Cluster) GetMulti(ctx context.Context, keys [][]byte, into []Result) []Result {
 	into = slices.Grow(into[:0], len(keys))[:len(keys)]
-	parts := c.split(len(keys), func(i int) []byte { return keys[i] }, func(p *part, i int) {
+	parts := c.scatter(len(keys), func(i int) []byte { return keys[i] }, func(p *part, i int) {
 		p.keys, p.results = append(p.keys, keys[i]), append(p.results, into[i])
 	})
-	c.fan(parts, func(one *Client, p *part) { p.results = one.GetMulti(ctx, p.keys, p.results) })
-	c.unite(parts, func(p *part, i, at int) {
+	c.eachPart(parts, func(one *Client, p *part) { p.results = one.GetMulti(ctx, p.keys, p.results) })
+	c.merge(parts, func(p *part, i, at int) {
 		into[at] = p.results[i]
 		into[at].Err = c.missed(into[at].Err)
 	})
@@ -106,11 +106,11 @@ func (c *Cluster) Set(ctx context.Context, key []byte, it Item, ttl time.Duratio
 // SetMulti stores many records: see [Client.SetMulti]. It sends to all servers at once.
 func (c *Cluster) SetMulti(ctx context.Context, puts []Entry, into []error) []error {
 	into = slices.Grow(into[:0], len(puts))[:len(puts)]
-	parts := c.split(len(puts), func(i int) []byte { return puts[i].Key }, func(p *part, i int) {
+	parts := c.scatter(len(puts), func(i int) []byte { return puts[i].Key }, func(p *part, i int) {
 		p.puts = append(p.puts, puts[i])
 	})
-	c.fan(parts, func(one *Client, p *part) { p.errs = one.SetMulti(ctx, p.puts, p.errs) })
-	c.unite(parts, func(p *part, i, at int) { into[at] = p.errs[i] })
+	c.eachPart(parts, func(one *Client, p *part) { p.errs = one.SetMulti(ctx, p.puts, p.errs) })
+	c.merge(parts, func(p *part, i, at int) { into[at] = p.errs[i] })
 	return into
 }
 

@@ -34,7 +34,7 @@ func TestBackToTheInitiator(t *testing.T) {
 	c := dial(t, address, cache.Config{DC: i, RetryRDMA: 50 * time.Millisecond, NearBytes: 1 << 20})
 	st := c.Stats()
 	require.Equal(t, cache.RDMA, st.Transport)
-	require.NotEmpty(t, st.Instead)
+	require.NotEmpty(t, st.FallbackReason)
 	// A change and a READ of it, short and in parts, and an increment: each knows what the last one has left.
 	var sum uint64
 	long := bytes.Repeat([]byte("w"), 100_000)
@@ -112,7 +112,7 @@ func TestBackToTheInitiator(t *testing.T) {
 		require.NoError(t, err)
 	}
 	st = c.Stats()
-	require.Empty(t, st.Instead)
+	require.Empty(t, st.FallbackReason)
 	require.EqualValues(t, 2, st.Sessions)
 	require.Eventually(t, func() bool { return s.Stats().Clients == 1 }, stuck, time.Millisecond, "the other connection ends")
 }

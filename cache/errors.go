@@ -54,7 +54,7 @@ var errReplaced = errors.New("there is a better connection now")
 // Why there is no connection: the first attempt has not ended, or took too long.
 var (
 	errConnecting = errors.New("connecting")
-	errNoAnswer   = fmt.Errorf("no answer within %v", attempt)
+	errNoReply    = fmt.Errorf("no reply within %v", attempt)
 )
 
 func opError(op string, key []byte, err error) error {

@@ -11,5 +11,5 @@ func (c *Client) Switch(m wire.Mode) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.out = wire.AppendMode(s.out, m)
-	s.poke()
+	s.signal()
 }

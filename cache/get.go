@@ -178,7 +178,7 @@ func (s *session) try(ctx context.Context, e *wire.Entry, key, dst []byte, grow 
 	if r.Expiry != 0 { // otherwise it is not worth a look at the clock
 		now = s.clock()
 	}
-	v = s.weigh(&r, refusal, e, now, mark)
+	v = s.judge(&r, refusal, e, now, mark)
 	switch {
 	case leads:
 		*e, v = next, forwarded

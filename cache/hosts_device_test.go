@@ -114,5 +114,5 @@ func TestOnHostsServerBehindAnInitiatorIsKilled(t *testing.T) {
 		require.Equal(t, "again", string(it.Value))
 		return c.Stats()[0].Hits > hits
 	}, stuck, 10*time.Millisecond)
-	require.Equal(t, cache.DC, c.Stats()[0].Transport, c.Stats()[0].Instead)
+	require.Equal(t, cache.DC, c.Stats()[0].Transport, c.Stats()[0].FallbackReason)
 }

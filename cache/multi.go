@@ -54,7 +54,7 @@ func (c *Client) GetMulti(ctx context.Context, keys [][]byte, into []Result) []R
 }
 
 // errPending is the error of a key that has no result yet.
-var errPending = errors.New("no answer yet")
+var errPending = errors.New("no reply yet")
 
 // getMulti gets the pending keys: by READs, and by calls those that no READ settles.
 func (s *session) getMulti(ctx context.Context, keys [][]byte, into []Result) (err error) {

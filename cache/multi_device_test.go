@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/cache/server"
 )
 
-// Many keys at once: each has its own answer or error, hits are READs and nothing else,
+// Many keys at once: each has its own reply or error, hits are READs and nothing else,
 // and of what the map does not have the server is asked.
 func TestGetMulti(t *testing.T) {
 	s := serve(t, server.Config{Lease: quiet})

@@ -313,7 +313,7 @@ func (s *session) came(p *planned, keys [][]byte, into []Result, now int64) (mor
 	if p.looks {
 		return s.looked(p, keys, into)
 	}
-	if s.weigh(&p.record, p.err, &p.entry, now, p.mark) != mirror.Hit {
+	if s.judge(&p.record, p.err, &p.entry, now, p.mark) != mirror.Hit {
 		n.refused.Add(1)
 		into[p.key].Item = Item{Value: into[p.key].Value[:0]}
 		if p.err == wire.Dead && p.led < maxForwards {

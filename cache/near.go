@@ -105,7 +105,7 @@ func (s *session) copiesFrom(ms int64) {
 	}
 }
 
-// mark returns the mark of a READ that is about to begin, for weigh. mu must be held.
+// mark returns the mark of a READ that is about to begin, for judge. mu must be held.
 func (s *session) mark(fingerprint uint64) uint32 {
 	if s.near == nil {
 		return 0
@@ -113,10 +113,10 @@ func (s *session) mark(fingerprint uint64) uint32 {
 	return s.near.marks[fingerprint%marks]
 }
 
-// weigh returns the verdict on a READ that began with a mark, and keeps a copy of a short record if none was
+// judge returns the verdict on a READ that began with a mark, and keeps a copy of a short record if none was
 // dropped since. mu must be held, and the record's bytes still be in their buffer.
-func (s *session) weigh(r *wire.Record, err error, e *wire.Entry, now int64, mark uint32) mirror.Verdict {
-	v := s.m.Weigh(r, err, e, now)
+func (s *session) judge(r *wire.Record, err error, e *wire.Entry, now int64, mark uint32) mirror.Verdict {
+	v := s.m.JudgeRecord(r, err, e, now)
 	switch n := s.near; {
 	case n == nil, v == mirror.Next:
 	case v == mirror.Ask, !s.m.Has(e):
@@ -139,6 +139,6 @@ func (s *session) askClock() {
 	s.last++
 	s.calls[s.last] = &call{id: s.last, begun: s.elapsed(), done: make(chan error, 1)}
 	s.out = wire.AppendRequest(s.out, &wire.Request{ID: s.last, Epoch: s.m.Epoch(), Op: wire.OpGet, Want: wire.WantNoValue | wire.WantNoBump})
-	s.poke()
+	s.signal()
 	s.c.count.calls.Add(1)
 }

@@ -23,7 +23,7 @@ func offline(t testing.TB, cfg Config) (*Client, *session) {
 	s.near, err = newNear(&c.cfg)
 	require.NoError(t, err)
 	s.m.Begin(&wire.Map{Epoch: 1, Seq: 0})
-	s.m.Answered(1000, 0, 0)
+	s.m.Replied(1000, 0, 0)
 	require.NoError(t, s.m.Deltas(&wire.Deltas{Epoch: 1, First: 1, Clock: 1000}))
 	c.set(s, nil)
 	return c, s
@@ -36,7 +36,7 @@ func (s *session) keepRecord(key string, version uint64, value []byte, expiry ui
 	e := wire.Entry{Fingerprint: s.m.Fingerprint([]byte(key)), Version: version, Epoch: 1}
 	s.m.Learn(e, 1<<40)
 	r := wire.Record{Key: []byte(key), Value: value, Version: version, Epoch: 1, Flags: 7, CAS: version, Expiry: expiry}
-	s.weigh(&r, nil, &e, s.clock(), s.mark(e.Fingerprint))
+	s.judge(&r, nil, &e, s.clock(), s.mark(e.Fingerprint))
 	return e
 }
 
@@ -78,7 +78,7 @@ func TestNearCopies(t *testing.T) {
 	// A record that was seen to be no more has no copy, even if its entry comes back.
 	e.Version = 5
 	s.mu.Lock()
-	s.weigh(&wire.Record{}, wire.Dead, &e, now, s.mark(e.Fingerprint))
+	s.judge(&wire.Record{}, wire.Dead, &e, now, s.mark(e.Fingerprint))
 	s.mu.Unlock()
 	s.m.Learn(e, 1<<40)
 	require.Nil(t, s.copyOf("key", now))
@@ -87,7 +87,7 @@ func TestNearCopies(t *testing.T) {
 	s.m.Forget(&e)
 	r2 := wire.Record{Key: []byte("key"), Version: 5, Epoch: 1}
 	s.mu.Lock()
-	require.Equal(t, mirror.Hit, s.weigh(&r2, nil, &e, now, s.mark(e.Fingerprint)))
+	require.Equal(t, mirror.Hit, s.judge(&r2, nil, &e, now, s.mark(e.Fingerprint)))
 	s.mu.Unlock()
 	s.m.Learn(e, 1<<40)
 	require.Nil(t, s.copyOf("key", now))
@@ -109,7 +109,7 @@ func TestNearCopiesDoNotGoBack(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		r := wire.Record{Key: key, Version: e.Version, Epoch: 1}
-		return s.weigh(&r, refusal, &e, s.clock(), begun)
+		return s.judge(&r, refusal, &e, s.clock(), begun)
 	}
 	s.m.Learn(old, 1<<40)
 	begun := s.mark(f)
@@ -237,7 +237,7 @@ func TestNearCopiesAfterAReplacement(t *testing.T) {
 		heard := func(s *session) *kept {
 			s.mu.Lock()
 			clock := uint64(1000 + s.clock())
-			s.m.Answered(clock, s.clock(), s.clock())
+			s.m.Replied(clock, s.clock(), s.clock())
 			require.NoError(t, s.m.Deltas(&wire.Deltas{Epoch: 1, First: 1, Clock: clock}))
 			s.mu.Unlock()
 			return s.copyOf("key", s.clock())

@@ -13,7 +13,7 @@ func (s *session) push() {
 	const rounds = 2 // others may always have more
 	p, ok := s.conn.(link.Poster)
 	if !ok || s.sending || s.posting || len(s.unsent) > 0 {
-		s.poke()
+		s.signal()
 		return
 	}
 	s.posting = true
@@ -41,7 +41,7 @@ func (s *session) push() {
 	}
 	s.posting = false
 	if len(s.unsent) > 0 || len(s.out) > 0 || s.tell {
-		s.poke()
+		s.signal()
 	}
 }
 

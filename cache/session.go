@@ -27,26 +27,26 @@ const (
 // session is a connection to one life of the server: its map, READs and calls. When it
 // ends it is over for good.
 type session struct {
-	c       *Client
-	begun   time.Time
-	link    *verbs.Link
-	reads   *verbs.Link
-	read    *verbs.Requester
-	regions []verbs.Region // of records
-	conn    link.Conn
-	by      Transport
-	alive   func()          // is called when the server says to wait
-	waits   bool            // the server said to wait, by this way or, once there is a session, by a better one
-	greeted bool            // the server has admitted this client
-	seal    greet.Seal      // of this greeting
-	instead error           // why there is TCP instead of RDMA
-	live    context.Context // ends with the session
-	stop    context.CancelFunc
-	running sync.WaitGroup
-	over    chan struct{}
-	ended   atomic.Bool
-	parts   atomic.Int32 // under way, under the pacer
-	through *through     // what READs go through that have no queue pair here; or nil
+	c        *Client
+	begun    time.Time
+	link     *verbs.Link
+	reads    *verbs.Link
+	read     *verbs.Requester
+	regions  []verbs.Region // of records
+	conn     link.Conn
+	by       Transport
+	alive    func()          // is called when the server says to wait
+	waits    bool            // the server said to wait, by this way or, once there is a session, by a better one
+	greeted  bool            // the server has admitted this client
+	seal     greet.Seal      // of this greeting
+	fallback error           // why there is TCP instead of RDMA
+	live     context.Context // ends with the session
+	stop     context.CancelFunc
+	running  sync.WaitGroup
+	over     chan struct{}
+	ended    atomic.Bool
+	parts    atomic.Int32 // under way, under the pacer
+	through  *through     // what READs go through that have no queue pair here; or nil
 
 	mu      sync.Mutex
 	m       *mirror.Mirror
@@ -285,7 +285,7 @@ func (s *session) receive() error {
 				s.m.Told(deltas.Clock, s.clock())
 				s.tell = true
 				if len(deltas.List) == 0 { // the server wants to know; otherwise the next call tells it
-					s.poke()
+					s.signal()
 					s.tellAgain()
 				}
 				s.askClock()
@@ -319,19 +319,19 @@ func (s *session) begin(b []byte) error {
 	}
 	s.m.Begin(&m)
 	if s.longest = int(m.Longest); first {
-		s.m.Answered(m.Clock, 0, s.clock())
+		s.m.Replied(m.Clock, 0, s.clock())
 		close(s.first)
 	}
 	s.m.Told(m.Clock, s.clock())
 	if m.Alone { // the server wants to know
 		s.tell = true
-		s.poke()
+		s.signal()
 		s.tellAgain()
 	}
 	return nil
 }
 
-func (s *session) poke() {
+func (s *session) signal() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -353,6 +353,6 @@ func (s *session) tellRest() {
 	defer s.mu.Unlock()
 	if s.said.Quiet < s.said.Applied && !s.ended.Load() {
 		s.tell = true
-		s.poke()
+		s.signal()
 	}
 }

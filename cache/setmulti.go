@@ -92,7 +92,7 @@ func (s *session) setMulti(ctx context.Context, puts []Entry, into []error) (err
 			}
 		}
 	}
-	s.poke()
+	s.signal()
 	s.mu.Unlock()
 	for i, c := range calls {
 		if c == nil {

@@ -86,7 +86,7 @@ func TestTenants(t *testing.T) {
 
 // A client with no key, another key, or the name of no tenant is refused, by either
 // transport, with the same error.
-func TestTenantsKeepStrangersOut(t *testing.T) {
+func TestTenantsKeepUnauthenticatedClientsOut(t *testing.T) {
 	all := tenants(t)
 	for name, cfg := range map[string]cache.Config{
 		"no key":            {Tenant: "red"},
@@ -104,7 +104,7 @@ func TestTenantsKeepStrangersOut(t *testing.T) {
 	}
 	s := listen(t, server.Config{Memory: 2 << 20}) // for clients without a key
 	_, err := cache.Dial(within(t), s.Addr().String(), near(t, cache.Config{Tenant: "red", Key: redKey}))
-	require.ErrorIs(t, err, cache.ErrDenied, "a client with a key talks to no stranger")
+	require.ErrorIs(t, err, cache.ErrDenied, "a client with a key talks to no unauthenticated server")
 	keyed := listen(t, server.Config{Memory: 2 << 20, Key: redKey, MaxClients: 1})
 	c := dial(t, keyed.Addr().String(), cache.Config{Key: redKey})
 	_, err = cache.Dial(within(t), keyed.Addr().String(), near(t, cache.Config{Key: redKey}))
@@ -201,7 +201,7 @@ func TestRevokedTenant(t *testing.T) {
 
 // Connections that send nothing, or anything, before they are admitted keep no client out,
 // get no queue pair, and are soon closed.
-func TestStrangersAtTheDoor(t *testing.T) {
+func TestUnauthenticatedClientsAtTheListener(t *testing.T) {
 	all, ctx := tenants(t), within(t)
 	at := all.Addr().String()
 	red := dial(t, at, cache.Config{Tenant: "red", Key: redKey})

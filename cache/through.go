@@ -66,7 +66,7 @@ func (w *way) open(now int64) bool {
 }
 
 // A READ has succeeded: the target is not silent.
-func (w *way) answered() {
+func (w *way) replied() {
 	if w.silent.Load() != 0 {
 		w.silent.Store(0)
 	}
@@ -278,7 +278,7 @@ func (h *through) open() (*way, error) {
 // are under way after the context's end count when they are over.
 func (h *through) over(ctx context.Context, w *way, err error) error {
 	if err == nil {
-		w.answered()
+		w.replied()
 		return nil
 	}
 	if ctx.Err() != nil {

@@ -20,10 +20,10 @@ func TestTargetIsSealed(t *testing.T) {
 	greeted := func() (client, server greet.Seal) {
 		c := greet.NewClient(greet.Hello{Transport: greet.DC, Tenant: "tenant"}, key)
 		s := greet.NewServer(c.Hello(), key)
-		proof, err := c.Challenged(s.Challenge())
+		proof, err := c.HandleChallenge(s.Challenge())
 		require.NoError(t, err)
-		require.NoError(t, s.Proved(proof))
-		require.NoError(t, c.Judged(s.Last(nil)))
+		require.NoError(t, s.HandleProof(proof))
+		require.NoError(t, c.HandleVerdict(s.Last(nil)))
 		return c.Seal(), s.Seal()
 	}
 	mine, theirs := greeted()
@@ -97,7 +97,7 @@ func TestTargetThatIsSilent(t *testing.T) {
 	require.False(t, w.open(now+int64(blockedFor)-1))
 	require.True(t, w.open(now+int64(blockedFor)))
 	require.False(t, w.failed(now+int64(silentFor)-1))
-	w.answered()
+	w.replied()
 	require.False(t, w.failed(now+int64(silentFor)))
 	require.False(t, w.failed(now+2*int64(silentFor)-1))
 	require.True(t, w.failed(now+2*int64(silentFor)))

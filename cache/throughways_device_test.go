@@ -193,8 +193,8 @@ func TestAnotherWayThanTheInitiator(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, "v", string(it.Value))
 			st := client.Stats()
-			require.Equal(t, c.want, st.Transport, st.Instead)
-			require.Equal(t, c.want == cache.DC, st.Instead == "", st.Instead)
+			require.Equal(t, c.want, st.Transport, st.FallbackReason)
+			require.Equal(t, c.want == cache.DC, st.FallbackReason == "", st.FallbackReason)
 		})
 	}
 	require.Eventually(t, func() bool { st := s.Stats(); return st.Clients+st.Streams == 0 }, stuck, time.Millisecond)
@@ -224,7 +224,7 @@ func TestInitiatorClosesUnderItsClients(t *testing.T) {
 	require.NoError(t, i.Close())
 	for _, c := range all {
 		require.Eventually(t, func() bool { return c.Stats().Transport == cache.RDMA }, stuck, time.Millisecond)
-		require.NotEmpty(t, c.Stats().Instead)
+		require.NotEmpty(t, c.Stats().FallbackReason)
 	}
 	done()
 	for range all {
@@ -279,7 +279,7 @@ func TestServerComesBackWithAnotherTarget(t *testing.T) {
 		require.Equal(t, string(key(life)), string(it.Value))
 		st := c.Stats()
 		require.Equal(t, hits+1, st.Hits)
-		require.Equal(t, cache.DC, st.Transport, st.Instead)
+		require.Equal(t, cache.DC, st.Transport, st.FallbackReason)
 		require.Equal(t, s.Epoch(), st.Epoch)
 		require.NoError(t, s.Close())
 		require.ErrorIs(t, <-served, server.ErrClosed)

@@ -46,7 +46,7 @@ func (c *Client) ways() []Transport {
 // that is told to wait goes the next way meanwhile; if there is none it waits. alive is called when the server says
 // so: that does not count as time of the attempt.
 func (c *Client) connect(ctx context.Context, ways []Transport, alive func()) (*session, error) {
-	var instead error
+	var fallback error
 	for i, by := range ways {
 		last := i == len(ways)-1
 		connect := c.connectShare
@@ -55,17 +55,17 @@ func (c *Client) connect(ctx context.Context, ways []Transport, alive func()) (*
 		}
 		s, greeted, err := connect(ctx, by, alive)
 		if err == nil {
-			s.instead = instead
-			s.waits = waited(instead) != nil
-			c.tellInstead(s)
+			s.fallback = fallback
+			s.waits = waited(fallback) != nil
+			c.logFallback(s)
 			return s, nil
 		}
-		instead = errors.Join(instead, err)
+		fallback = errors.Join(fallback, err)
 		if !greeted && (last || waited(err) == nil) || ctx.Err() != nil || c.ctx.Err() != nil {
 			break
 		}
 	}
-	return nil, instead
+	return nil, fallback
 }
 
 // connectShare is connectBy, in a part of the time left, and does not wait if the server says so.
@@ -103,16 +103,16 @@ func waited(err error) (w *waitError) {
 	return w
 }
 
-// tellInstead logs that a session is not by the best way.
-func (c *Client) tellInstead(s *session) {
-	log := c.cfg.Logger.With("server", c.address, "error", s.instead)
+// logFallback logs that a session is not by the best way.
+func (c *Client) logFallback(s *session) {
+	log := c.cfg.Logger.With("server", c.address, "error", s.fallback)
 	switch {
-	case s.instead == nil:
+	case s.fallback == nil:
 	case s.waits:
 		log.Info("cache: the server said to wait", "transport", s.by)
 	case s.by == TCP:
 		log.Warn("cache: there is no RDMA: hits are calls by TCP")
-	case errors.Is(s.instead, errNoTarget):
+	case errors.Is(s.fallback, errNoTarget):
 		log.Info("cache: hits are not READ through the initiator")
 	default:
 		log.Warn("cache: hits are not READ through the initiator")
@@ -123,7 +123,7 @@ func (c *Client) tellInstead(s *session) {
 func (s *session) greet(ctx context.Context, conn net.Conn, t greet.Transport) error {
 	h := greet.Hello{Transport: t, Tenant: s.c.cfg.Tenant, Server: s.c.address, Client: s.c.id}
 	seal, err := link.Greet(ctx, conn, h, s.c.cfg.Key, func() { s.waits = true; s.alive() })
-	for _, why := range []error{greet.ErrDenied, greet.ErrKeyWanted, greet.ErrStranger, greet.ErrFull} {
+	for _, why := range []error{greet.ErrDenied, greet.ErrKeyWanted, greet.ErrServerUnauthenticated, greet.ErrFull} {
 		if errors.Is(err, why) {
 			return fmt.Errorf("%w: %w", ErrDenied, err)
 		}
@@ -166,7 +166,7 @@ func (s *session) dialTCP(ctx context.Context) error {
 // hopes reports whether there may be a better way later than the one that this session is by. A server without
 // a target gets none while it lives, and an initiator that was closed is of no use any more.
 func (s *session) hopes() bool {
-	return s.by != s.c.ways()[0] && (s.by == TCP || !errors.Is(s.instead, errNoTarget) && !errors.Is(s.instead, dc.ErrClosed))
+	return s.by != s.c.ways()[0] && (s.by == TCP || !errors.Is(s.fallback, errNoTarget) && !errors.Is(s.fallback, dc.ErrClosed))
 }
 
 // better tries to connect by a better way than that of the client's session s, and gives up when s ends.

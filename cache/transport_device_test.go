@@ -62,8 +62,8 @@ func TestWithoutRDMA(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	st := c.Stats()
 	require.Equal(t, cache.TCP, st.Transport)
-	require.NotEmpty(t, st.Instead)
-	t.Log(st.Instead)
+	require.NotEmpty(t, st.FallbackReason)
+	t.Log(st.FallbackReason)
 	require.Equal(t, []int{0, 1}, []int{s.Stats().Clients, s.Stats().Streams})
 	long := make([]byte, 300_000)
 	long[len(long)-1] = 1
@@ -96,7 +96,7 @@ func TestWithoutRDMA(t *testing.T) {
 	}
 	st = c.Stats()
 	require.Equal(t, cache.RDMA, st.Transport)
-	require.Empty(t, st.Instead)
+	require.Empty(t, st.FallbackReason)
 	require.Equal(t, uint64(2), st.Sessions)
 	require.Eventually(t, func() bool { return s.Stats().Streams == 0 && c.Stats().Whole }, stuck, time.Millisecond)
 	for c.Stats().Hits == 0 { // until the map has the last change, the server is asked

@@ -91,7 +91,7 @@ func TestClientsWaitByTCP(t *testing.T) {
 	c, err := Dial(ctx, address, Config{RetryRDMA: time.Hour})
 	require.NoError(t, err)
 	require.Equal(t, TCP, c.Stats().Transport)
-	require.Contains(t, c.Stats().Instead, "the server said to wait")
+	require.Contains(t, c.Stats().FallbackReason, "the server said to wait")
 	for _, by := range []greet.Transport{greet.RDMA, greet.TCP, greet.RDMA} {
 		require.Equal(t, by, <-come)
 	}
@@ -164,12 +164,12 @@ func TestReplacedSessionEndsNoCall(t *testing.T) {
 // A better way is looked for, unless there can be none.
 func TestHopes(t *testing.T) {
 	through := Config{DC: &dc.Initiator{}}
-	failed := errors.New("no answer")
+	failed := errors.New("no reply")
 	for _, c := range []struct {
-		cfg     Config
-		by      Transport
-		instead error
-		want    bool
+		cfg      Config
+		by       Transport
+		fallback error
+		want     bool
 	}{
 		{Config{}, RDMA, nil, false},
 		{Config{}, TCP, failed, true},
@@ -179,7 +179,7 @@ func TestHopes(t *testing.T) {
 		{through, RDMA, fmt.Errorf("initiator: %w", dc.ErrClosed), false},
 		{through, TCP, errors.Join(errNoTarget, failed), true},
 	} {
-		s := session{c: &Client{cfg: c.cfg}, by: c.by, instead: c.instead}
-		require.Equal(t, c.want, s.hopes(), "%s: %v", c.by, c.instead)
+		s := session{c: &Client{cfg: c.cfg}, by: c.by, fallback: c.fallback}
+		require.Equal(t, c.want, s.hopes(), "%s: %v", c.by, c.fallback)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/calm"
+	"github.com/goverbs/goverbs/internal/procs"
 )
 
 // yield says when a goroutine that READs is to make a scheduling point. A READ that is over as soon as it has been
@@ -13,7 +13,7 @@ import (
 // READs. The session's mutex guards it.
 type yield struct {
 	units int
-	poll  calm.Yield
+	poll  procs.Yield
 }
 
 const (

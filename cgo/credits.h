@@ -70,7 +70,7 @@ void gv_cq_free(struct gv_cq *c);
 
 /*
  * Makes the counter of a new queue pair with room for size requests; c is where
- * its sends complete, or NULL if nobody tells of completions: then nothing is
+ * its sends complete, or NULL if no completion queue reports them: then nothing is
  * counted. NULL if there is no memory.
  */
 struct gv_sq *gv_sq_new(struct gv_cq *c, uint32_t qpn, uint32_t size, enum gv_order order);

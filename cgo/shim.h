@@ -143,7 +143,7 @@ static inline int gv_request_event(struct ibv_cq *cq, uint32_t notify)
  * whether an event was requested and not yet taken. It answers completions, or
  * 0 when there is none and an event is on its way, or -errno.
  *
- * Whoever finds completions leaves the event that told of them for the next
+ * A caller that finds completions leaves the event that told of them for the next
  * step, which takes it, while the next requests are under way, before it requests
  * another: there is never more than one unread event in the channel. After
  * requesting one it polls again: a completion that came in between raised none.

@@ -23,7 +23,7 @@ static inline int gv_left_out(int before)
 
 /*
  * Gives up the CPU and tells whether that is worth doing again. It is not beside
- * a program that computes, which keeps the CPU for milliseconds: who sleeps until
+ * a program that computes, which keeps the CPU for milliseconds: a thread that sleeps until
  * an event gets it back sooner. Then some of the next calls do nothing.
  */
 static inline int gv_yield(void)

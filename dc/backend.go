@@ -94,7 +94,7 @@ type backend interface {
 	// completed. It is called once, without the lock, perhaps during stop and close.
 	halt()
 	// stop ends what goes on in the background, and close closes all that was
-	// made. Both are called once, without the lock, the initiator being closed.
+	// made. Each is called once, without the lock, after Close.
 	stop()
 	close() error
 }

@@ -97,7 +97,7 @@ func severalPollers(t *testing.T, a, b *host) {
 	}
 }
 
-// TestDoIsShared: any number of goroutines, each with its own answer.
+// TestDoIsShared: any number of goroutines, each with its own reply.
 func TestDoIsShared(t *testing.T) { onBackEnds(t, doIsShared) }
 
 func doIsShared(t *testing.T, a, b *host) {

@@ -239,7 +239,7 @@ func (i *Initiator) Flush(ctx context.Context, p *Peer) error {
 	}
 }
 
-// time sees to it that requests of a peer that wait end in time.
+// time makes waiting requests of a peer end in time.
 func (i *Initiator) time(p *Peer, at time.Duration) {
 	if !p.a.timed {
 		p.a.timed = true

@@ -54,7 +54,7 @@ func (h *held) stop()                       {}
 func (h *held) halt()                       { <-h.halting }
 func (h *held) close() error                { <-cmp.Or(h.closing, h.halting); return nil }
 
-// giveBack gives the requests of a peer back, as after an answer that the target had
+// giveBack gives the requests of a peer back, as after a reply that the target had
 // no receive.
 func (h *held) giveBack(i *Initiator, p *Peer) {
 	i.mu.Lock()

@@ -125,7 +125,7 @@ func wrongRKey(t *testing.T, a, b *host) {
 	do(t, i, p, a.write(3, b, 0))
 }
 
-// TestWrongLKey: the memory of an answer, or of a later part of a message, may be looked
+// TestWrongLKey: the memory of a reply, or of a later part of a message, may be looked
 // at when something has been carried out. What says that it was not must be right.
 func TestWrongLKey(t *testing.T) { onBackEnds(t, wrongLKey) }
 

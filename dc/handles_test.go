@@ -150,7 +150,7 @@ func TestOldHandles(t *testing.T) {
 }
 
 // TestUnsentAreCapped: messages that wait for the handles of their ports are kept up to a
-// bound, for each port and for all, and those beyond it are counted. So strangers that
+// bound, for each port and for all, and those beyond it are counted. So unauthenticated peers that
 // name many ports cost neither memory nor goroutines.
 func TestUnsentAreCapped(t *testing.T) {
 	s := newTestHandles(t, 3)

@@ -151,7 +151,7 @@ func (h *hardware) connect() verbs.ConnectConfig {
 
 // dcKey returns the key of a DCT for its access key. It takes part of the address, so
 // that a request for an earlier target of the same number is refused.
-func dcKey(accessKey, incarnation uint64) uint64 { return accessKey ^ incarnation }
+func dcKey(accessKey, generation uint64) uint64 { return accessKey ^ generation }
 
 func (h *hardware) resolve(p *Peer) error {
 	switch a := &p.addr; {

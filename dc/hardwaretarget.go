@@ -52,15 +52,15 @@ func newHardwareTarget(t *Target) (_ targetBackend, err error) {
 	if err := t.prepare(cfg.Receives); err != nil {
 		return nil, err
 	}
-	incarnation := rand.Uint64() | 1
-	h.dct, err = cfg.PD.CreateQP(verbs.QPConfig{Type: verbs.DCT, SendCQ: t.cq, SRQ: t.srq, GID: gid, Access: cfg.Access, DCKey: dcKey(cfg.AccessKey, incarnation)})
+	generation := rand.Uint64() | 1
+	h.dct, err = cfg.PD.CreateQP(verbs.QPConfig{Type: verbs.DCT, SendCQ: t.cq, SRQ: t.srq, GID: gid, Access: cfg.Access, DCKey: dcKey(cfg.AccessKey, generation)})
 	if err != nil {
 		return nil, err
 	}
 	if err := driver.ActivateWith(h.dct, verbs.ConnectConfig{MTU: mtu}); err != nil {
 		return nil, errors.Join(err, h.dct.Close())
 	}
-	h.addr = Address{GID: gid.GID, LID: port.LID, MTU: mtu, QPN: h.dct.Num(), Generation: incarnation, Hardware: true}
+	h.addr = Address{GID: gid.GID, LID: port.LID, MTU: mtu, QPN: h.dct.Num(), Generation: generation, Hardware: true}
 	ctx, cancel := context.WithCancel(context.Background())
 	h.cancel = cancel
 	changes := driver.FollowGID(ctx, dev, gid, nil)
@@ -82,7 +82,7 @@ func (h *hardwareTarget) follow(changes iter.Seq2[verbs.GIDEntry, error]) {
 
 func (h *hardwareTarget) address() Address { return h.addr }
 
-func (h *hardwareTarget) incarnation() uint64 { return h.addr.Generation }
+func (h *hardwareTarget) generation() uint64 { return h.addr.Generation }
 
 func (h *hardwareTarget) stats() TargetStats { return TargetStats{} }
 

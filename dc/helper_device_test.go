@@ -67,12 +67,12 @@ func openHelper() (pd *verbs.PD, gid verbs.GIDEntry, mr *verbs.MR, err error) {
 	return pd, gid, mr, err
 }
 
-// record is what others must know of a target: its address, its incarnation,
+// record is what others must know of a target: its address, its generation,
 // and memory of its own.
 type record struct {
-	addr        dc.Address
-	incarnation uint64
-	at          verbs.Remote
+	addr       dc.Address
+	generation uint64
+	at         verbs.Remote
 }
 
 const recordLen = dc.AddressLen + 8 + 8 + 4
@@ -90,7 +90,7 @@ func readRecord(from io.Reader) (r record, err error) {
 		return r, err
 	}
 	err = r.addr.UnmarshalBinary(b[:dc.AddressLen])
-	r.incarnation = binary.BigEndian.Uint64(b[dc.AddressLen:])
+	r.generation = binary.BigEndian.Uint64(b[dc.AddressLen:])
 	r.at = verbs.Remote{Addr: binary.BigEndian.Uint64(b[60:]), RKey: binary.BigEndian.Uint32(b[68:])}
 	return r, err
 }

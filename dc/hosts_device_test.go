@@ -47,14 +47,14 @@ func TestHostsTargetProgramRestarts(t *testing.T) {
 	p, err := i.Resolve(first.addr, helperKey)
 	require.NoError(t, err)
 	this := first.addr
-	this.Generation = first.incarnation
+	this.Generation = first.generation
 	only, err := i.Resolve(this, helperKey)
 	require.NoError(t, err)
 	do(t, i, p, a.writeTo(1, first))
 	do(t, i, only, a.writeTo(2, first))
 	endTarget(t, 1, port)
 	second := remoteTarget(t, 1, port)
-	require.NotEqual(t, first.incarnation, second.incarnation)
+	require.NotEqual(t, first.generation, second.generation)
 	for _, c := range []struct {
 		p    *dc.Peer
 		errs [2]error
@@ -157,7 +157,7 @@ func TestHostsTargetDies(t *testing.T) {
 	}
 	require.NoError(t, lab.Host(1).Start(ctx))
 	again := remoteTarget(t, 1, port)
-	require.NotEqual(t, victim.incarnation, again.incarnation)
+	require.NotEqual(t, victim.generation, again.generation)
 	do(t, i, pv, a.writeTo(30, again))
 	s := i.Stats()
 	t.Logf("%+v", s)

@@ -450,7 +450,7 @@ func removal(t *testing.T, which string) {
 	}
 	if device == "mlx5_1" {
 		require.Error(t, <-waits)
-		require.NoError(t, ctx.Err(), "told, and not by the end of its patience")
+		require.NoError(t, ctx.Err(), "told, and not by the end of its time")
 	}
 	cancel()
 	if device == "mlx5_0" {

@@ -107,7 +107,7 @@ func (s *softwareTarget) newResponder() (*verbs.QP, error) {
 
 func (s *softwareTarget) address() Address { return s.addr }
 
-func (s *softwareTarget) incarnation() uint64 { return s.core.Epoch }
+func (s *softwareTarget) generation() uint64 { return s.core.Epoch }
 
 func (s *softwareTarget) stats() TargetStats {
 	s.mu.Lock()

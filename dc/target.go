@@ -93,7 +93,7 @@ type Target struct {
 // targetBackend is what a target is reached by.
 type targetBackend interface {
 	address() Address
-	incarnation() uint64
+	generation() uint64
 	stats() TargetStats
 	// stop ends what goes on in the background, and close what was made.
 	stop()
@@ -138,7 +138,7 @@ func (t *Target) Address() Address { return t.be.address() }
 
 // Generation returns a number that distinguishes the target from others that had its
 // address before, or will have it.
-func (t *Target) Generation() uint64 { return t.be.incarnation() }
+func (t *Target) Generation() uint64 { return t.be.generation() }
 
 // Stats returns the counters so far.
 func (t *Target) Stats() TargetStats { return t.be.stats() }

@@ -182,7 +182,7 @@ func TestCanceledAttach(t *testing.T) {
 	require.NoError(t, i.Forget(q))
 }
 
-// TestFlood: strangers that know where the target is, and not its key, send as
+// TestFlood: unauthenticated peers that know where the target is, and not its key, send as
 // fast as they can. They get no reply, and initiators with the key notice little.
 func TestFlood(t *testing.T) {
 	a, b := newHosts(t)

@@ -11,7 +11,8 @@ import (
 // Read reads record 0 of a slot. The data is what the record had at one moment between
 // call and return, and never from inside of another's critical section. It takes one READ
 // and no lock ([ProtocolRead]), unless that meets a WRITE, or is late, several times
-// ([ProtocolReadLocked]). dst gets the data and is returned cut to its length. [Client.Do] reads
+// ([ProtocolReadLocked]). dst gets the data, at most [Layout].Size bytes, and is
+// returned cut to its length; a dst that is too short is [ErrConfig]. [Client.Do] reads
 // several records, or under the lock.
 func (c *Client) Read(ctx context.Context, slot int, dst []byte) ([]byte, Result, error) {
 	j, err := c.begin(ctx, slot)

@@ -243,7 +243,7 @@ type AgentStats struct {
 	Refused     uint64 // chains that make no sense
 	Repeated    uint64 // copies of chains that were known already
 	Unknown     uint64 // copies of chains too old to be known
-	Malformed   uint64 // messages dropped without an answer
+	Malformed   uint64 // messages dropped without a reply
 	Carried     uint64 // chains executed under the lock of another one
 	Tries       uint64 // times that a lock was examined
 	Unsent      uint64 // replies that could not be posted

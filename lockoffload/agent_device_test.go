@@ -64,9 +64,9 @@ func newLeasedAgentRig(t *testing.T, l lockoffload.Layout, lease time.Duration, 
 	return r
 }
 
-// patience is of queue pairs to agents: rxe takes 7 retries, the default, for any
+// agentConnect configures queue pairs to agents: rxe takes 7 retries, the default, for any
 // number, and the default timeout for one that a busy machine keeps.
-var patience = verbs.ConnectConfig{AckTimeout: 256 * time.Millisecond, Retries: 3}
+var agentConnect = verbs.ConnectConfig{AckTimeout: 256 * time.Millisecond, Retries: 3}
 
 // link makes a connected pair of queue pairs, the target's attached as client.
 func (r *agentRig) link(client uint64) (qp *verbs.QP, cq *verbs.CQ, err error) {
@@ -90,7 +90,7 @@ func (r *agentRig) link(client uint64) (qp *verbs.QP, cq *verbs.CQ, err error) {
 	ea, aerr := qp.Endpoint()
 	eb, berr := far.Endpoint()
 	return qp, cq, errors.Join(aerr, berr, r.agent.Attach(client, far),
-		far.Connect(ea, patience), qp.Connect(eb, patience))
+		far.Connect(ea, agentConnect), qp.Connect(eb, agentConnect))
 }
 
 func (r *agentRig) caller(change func(*lockoffload.CallerConfig)) *lockoffload.Caller {
@@ -190,7 +190,7 @@ func TestAgentChain(t *testing.T) {
 
 	ch = lockoffload.Chain{Slot: 1, Accesses: []lockoffload.Access{compareWith(1, 7), writeOf(0, "three"), readOf(0, 32)}}
 	_, err = c.Do(ctx, &ch)
-	require.ErrorIs(t, err, lockoffload.ErrDiffers)
+	require.ErrorIs(t, err, lockoffload.ErrVersionMismatch)
 	require.EqualValues(t, 1, ch.Accesses[0].Version, "the version that it has")
 	require.Equal(t, "one", string(ch.Accesses[2].Data), "nothing was written")
 

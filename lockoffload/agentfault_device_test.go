@@ -247,7 +247,7 @@ func TestAgentBesideClients(t *testing.T) {
 				switch _, err := c.Do(ctx, &write); {
 				case err == nil:
 					n++
-				case !errors.Is(err, lockoffload.ErrDiffers):
+				case !errors.Is(err, lockoffload.ErrVersionMismatch):
 					t.Error(err)
 					return
 				}
@@ -305,9 +305,9 @@ func TestAgentChainGivenUp(t *testing.T) {
 	t.Logf("%d done, %d unknown", done, unknown)
 }
 
-// A client whose first chain got no answer cannot say for which agent it was. One that does
+// A client whose first chain got no reply cannot say for which agent it was. One that does
 // not know the client executes nothing of it once more.
-func TestAgentFirstChainWithoutAnswer(t *testing.T) {
+func TestAgentFirstChainWithoutReply(t *testing.T) {
 	ctx := within(t, stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 2, Size: 8}, nil)
 	side := r.side()

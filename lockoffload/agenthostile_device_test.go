@@ -15,7 +15,7 @@ import (
 )
 
 // Clients that SEND rubbish, requests in another's name, or more than a message
-// may have: they get no answer, others notice nothing, no receive is lost.
+// may have: they get no reply, others notice nothing, no receive is lost.
 func TestAgentHostileClients(t *testing.T) {
 	ctx := within(t, stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, func(cfg *lockoffload.AgentConfig) { cfg.Queue = 1 })

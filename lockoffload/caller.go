@@ -157,9 +157,9 @@ func (c *Caller) gone() bool {
 }
 
 // Do has the agent execute a chain, which takes one round trip, and waits for
-// the reply. With [ErrNotAcquired], [ErrBusy], [ErrDiffers] and [ErrRecord]
+// the reply. With [ErrNotAcquired], [ErrBusy], [ErrVersionMismatch] and [ErrRecord]
 // nothing was changed; with [ErrOutcomeUnknown] the connection, or the wait, ended
-// before the reply. After ErrDiffers, accesses that read have been performed all
+// before the reply. After ErrVersionMismatch, accesses that read have been performed all
 // the same.
 //
 // ch and its memory are the caller's again when Do returns.
@@ -298,7 +298,7 @@ func statusError(s wire.ChainStatus) error {
 	case wire.ChainDone:
 		return nil
 	case wire.ChainDiffers:
-		return ErrDiffers
+		return ErrVersionMismatch
 	case wire.ChainNotAcquired:
 		return ErrNotAcquired
 	case wire.ChainBusy:

@@ -46,7 +46,7 @@ func TestChainDeadline(t *testing.T) {
 // What a client is told by each kind of reply.
 func TestChainReplies(t *testing.T) {
 	for status, want := range map[wire.ChainStatus]error{
-		wire.ChainDone: nil, wire.ChainDiffers: ErrDiffers, wire.ChainNotAcquired: ErrNotAcquired, wire.ChainBusy: ErrBusy,
+		wire.ChainDone: nil, wire.ChainDiffers: ErrVersionMismatch, wire.ChainNotAcquired: ErrNotAcquired, wire.ChainBusy: ErrBusy,
 		wire.ChainUnknown: ErrOutcomeUnknown, wire.ChainRefused: ErrConfig, wire.ChainDamaged: ErrRecord,
 	} {
 		ch := Chain{Accesses: []Access{{Kind: AccessRead, Data: make([]byte, 8)}, {Kind: AccessCompare, Version: 1}}}
@@ -81,7 +81,7 @@ func TestNotBegun(t *testing.T) {
 	begun := fmt.Errorf("%w: %w", ErrOutcomeUnknown, ErrBroken)
 	for err, want := range map[error]bool{
 		ErrBusy: true, ErrClosed: true, ErrBroken: true, begun: false, fmt.Errorf("%w: %w", ErrOutcomeUnknown, ErrClosed): false,
-		ErrDiffers: false, ErrNotAcquired: false, ErrConfig: false, context.Canceled: false,
+		ErrVersionMismatch: false, ErrNotAcquired: false, ErrConfig: false, context.Canceled: false,
 	} {
 		require.Equal(t, want, notBegun(err), "%v", err)
 	}

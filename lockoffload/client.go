@@ -39,8 +39,8 @@ type Result struct {
 	Commit *Commit
 }
 
-// Client carries out chains on a target's region. All its methods are safe for
-// concurrent use; operations of several goroutines are under way together. Read
+// Client reads and changes the records of a target's region. A slot is a lock and its records;
+// a [Chain] is a list of accesses to the records of one slot. All methods are safe for concurrent use; operations of several goroutines are under way together. Read
 // allocates nothing once the client has its memory, an update the [Commit].
 type Client struct {
 	cfg    Config
@@ -73,7 +73,7 @@ type Client struct {
 	link  *link   // of a client that dialed
 }
 
-// NewClient makes an initiator with the place at the target that the invite
+// NewClient makes an initiator with the place at the target that the session info
 // names.
 func NewClient(cfg Config) (*Client, error) {
 	if cfg.PD == nil || cfg.QP == nil || cfg.CQ == nil {
@@ -101,10 +101,10 @@ func newClient(cfg Config, l memory.Layout, s *session) *Client {
 }
 
 // Reconnect goes on after [ErrBroken] or a lease that ran out, with a new queue
-// pair and a new invite from the same target. Locks taken before are lost;
+// pair and a new session info from the same target. Locks taken before are lost;
 // operations that are still under way fail. The old queue pair may be closed
 // afterwards. After an error the client still uses the old queue pair, and not the
-// new one. [ErrRestarted] says that the invite is of another region.
+// new one. [ErrRestarted] says that the session info is of another region.
 func (c *Client) Reconnect(ctx context.Context, qp *verbs.QP, cq *verbs.CQ, in SessionInfo) error {
 	if err := ctx.Err(); err != nil {
 		return opErrorf("reconnect", err)
@@ -204,7 +204,7 @@ func (c *Client) close() error {
 	c.closed = true
 	c.mu.Unlock()
 	c.stop()
-	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	err := c.Flush(ctx)
 	// A failed connection has been reported to the calls that used it.
@@ -246,7 +246,7 @@ func (c *Client) free() error {
 	c.mu.Unlock()
 	select {
 	case <-idled:
-	case <-time.After(closePatience):
+	case <-time.After(closeTimeout):
 	}
 	return errors.Join(errs...)
 }

@@ -184,15 +184,15 @@ func (s *session) allowed() error {
 	return nil
 }
 
-// closePatience is how long a close waits for what is under way.
-const closePatience = time.Second
+// closeTimeout is how long a close waits for what is under way.
+const closeTimeout = time.Second
 
 func (s *session) close() error {
 	s.leave()
 	s.stop()
 	select {
 	case <-s.gone:
-	case <-time.After(closePatience): // nothing comes through: it waits for the lease
+	case <-time.After(closeTimeout): // nothing comes through: it waits for the lease
 		s.expire()
 		<-s.gone
 	}

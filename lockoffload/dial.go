@@ -65,11 +65,11 @@ func newDialer(pd *verbs.PD, address string, cfg DialConfig) (*dialer, error) {
 
 // joined is a place at a target, with a connected queue pair.
 type joined struct {
-	qp     *verbs.QP
-	cq     *verbs.CQ
-	conn   net.Conn     // the target keeps the place while it is open, or nil
-	leave  func() error // gives the place up at once, or nil
-	invite SessionInfo
+	qp    *verbs.QP
+	cq    *verbs.CQ
+	conn  net.Conn     // the target keeps the place while it is open, or nil
+	leave func() error // gives the place up at once, or nil
+	info  SessionInfo
 }
 
 // gidFor returns the configured GID, or else that of a TCP connection's local address.
@@ -111,7 +111,7 @@ func (d *dialer) join(ctx context.Context) (joined, error) {
 	if err != nil {
 		return j, err
 	}
-	if err := j.invite.UnmarshalBinary(remote.Data); err != nil {
+	if err := j.info.UnmarshalBinary(remote.Data); err != nil {
 		return joined{}, errors.Join(err, j.close())
 	}
 	return j, nil
@@ -145,7 +145,7 @@ func newDialed(ctx context.Context, pd *verbs.PD, join func(context.Context) (jo
 	if err != nil {
 		return nil, err
 	}
-	c, err := NewClient(Config{PD: pd, QP: j.qp, CQ: j.cq, Session: j.invite, Retry: retry, Logger: log})
+	c, err := NewClient(Config{PD: pd, QP: j.qp, CQ: j.cq, Session: j.info, Retry: retry, Logger: log})
 	if err != nil {
 		return nil, errors.Join(err, j.close())
 	}
@@ -279,7 +279,7 @@ func (c *Client) redial(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.Reconnect(ctx, j.qp, j.cq, j.invite); err != nil {
+	if err := c.Reconnect(ctx, j.qp, j.cq, j.info); err != nil {
 		return errors.Join(err, j.close())
 	}
 	old := c.link.now

@@ -32,8 +32,8 @@ func (c *Client) UseAgent(agent *Caller) {
 //   - [ProtocolReadLocked] after four ProtocolRead, or one ProtocolReadChain, that met a WRITE or were late.
 //
 // The accesses of a chain happen at one moment. When the client dies in the middle, all
-// records have their old data, or all their new. With [ErrNotAcquired] and [ErrDiffers]
-// nothing was changed, and with [ErrOutcomeUnknown] it cannot be told. With ErrDiffers
+// records have their old data, or all their new. With [ErrNotAcquired] and [ErrVersionMismatch]
+// nothing was changed, and with [ErrOutcomeUnknown] it cannot be told. With ErrVersionMismatch
 // the accesses that read were performed all the same.
 //
 // ch and its memory are the caller's again when Do returns. It allocates nothing for

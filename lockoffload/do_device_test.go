@@ -47,7 +47,7 @@ func TestDoChoosesForms(t *testing.T) {
 		require.Equal(t, []uint64{0, 1, 1, 1, 1}, versions(ch))
 
 		ch, err = do(want, compareWith(0, 1), compareWith(1, 5), writeOf(0, "never"), readOf(1, 8))
-		require.ErrorIs(t, err, lockoffload.ErrDiffers)
+		require.ErrorIs(t, err, lockoffload.ErrVersionMismatch)
 		require.Equal(t, "two", string(ch.Accesses[3].Data))
 		require.Equal(t, []uint64{1, 1, 1, 1}, versions(ch))
 
@@ -58,7 +58,7 @@ func TestDoChoosesForms(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "two", string(ch.Accesses[0].Data))
 		_, err = do(lockoffload.ProtocolRead, compareWith(1, 2))
-		require.ErrorIs(t, err, lockoffload.ErrDiffers)
+		require.ErrorIs(t, err, lockoffload.ErrVersionMismatch)
 
 		tries := lockoffload.Chain{Slot: slot, Tries: 3, Accesses: []lockoffload.Access{readOf(0, 8), compareWith(1, 1)}}
 		readIn(t, ctx, lockoffload.ProtocolReadChain, func(ctx context.Context) (lockoffload.Result, error) { return c.Do(ctx, &tries) })
@@ -66,7 +66,7 @@ func TestDoChoosesForms(t *testing.T) {
 		require.Equal(t, []uint64{1, 1}, versions(tries))
 		tries.Accesses[1].Version = 2
 		_, err = c.Do(ctx, &tries)
-		require.ErrorIs(t, err, lockoffload.ErrDiffers)
+		require.ErrorIs(t, err, lockoffload.ErrVersionMismatch)
 
 		oh := errors.New("oh")
 		change := lockoffload.Chain{Slot: slot, Accesses: []lockoffload.Access{readOf(0, 0), writeOf(1, "")}}
@@ -155,7 +155,7 @@ func TestDoCounts(t *testing.T) {
 				switch {
 				case err == nil:
 					n++
-				case !errors.Is(err, lockoffload.ErrDiffers):
+				case !errors.Is(err, lockoffload.ErrVersionMismatch):
 					t.Error(err)
 					return
 				}

@@ -71,7 +71,7 @@
 // If recovery cannot fence a queue pair, the locks stay as they are, [Server.Err] says why, and the
 // server tries again until it succeeds, or leaves them to the next server.
 //
-// Errors say what has happened. [ErrNotAcquired], [ErrBusy] and [ErrDiffers]: nothing was changed.
+// Errors say what has happened. [ErrNotAcquired], [ErrBusy] and [ErrVersionMismatch]: nothing was changed.
 // [ErrLost]: the lock went to others before it was given back. [ErrBroken]: the connection failed,
 // and nothing was changed unless the error also matches [ErrOutcomeUnknown].
 //

@@ -34,7 +34,7 @@ func (s *Server) finish(over []*Session) error {
 			continue
 		case !one.fenced:
 			if err := s.fence(one.qp); err != nil && !s.removed(err) {
-				errs = append(errs, fmt.Errorf("fence owner %d: %w", one.invite.Owner, err))
+				errs = append(errs, fmt.Errorf("fence owner %d: %w", one.info.Owner, err))
 				continue
 			}
 			one.fenced = true
@@ -47,7 +47,7 @@ func (s *Server) finish(over []*Session) error {
 	if len(fenced) > 0 {
 		gone := make([]machine.Identity, len(fenced))
 		for i, one := range fenced {
-			gone[i] = machine.Identity{Owner: one.invite.Owner, Epoch: one.invite.Epoch}
+			gone[i] = machine.Identity{Owner: one.info.Owner, Epoch: one.info.Epoch}
 		}
 		m := (&machine.Recovery{Region: s.cfg.Region.mr.Bytes()}).DeadSessions(&s.l, gone...)
 		if err := s.drive(m); err != nil && !s.removed(err) {
@@ -116,10 +116,10 @@ func (s *Server) vacate(one *Session) error {
 	err := one.dispose()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.sessions, one.invite.Owner)
+	delete(s.sessions, one.info.Owner)
 	if one.expired {
 		s.counts.Expired++
-		s.cfg.Logger.Warn("lockoffload: session's lease ran out", "owner", one.invite.Owner, "epoch", one.invite.Epoch)
+		s.cfg.Logger.Warn("lockoffload: session's lease ran out", "owner", one.info.Owner, "epoch", one.info.Epoch)
 	} else {
 		s.counts.Ended++
 	}

@@ -50,9 +50,9 @@ var (
 	// ErrBusy says that the target's agent had no room for a chain. Nothing
 	// was changed.
 	ErrBusy = errors.New("agent is busy")
-	// ErrDiffers says that a record did not have the version that a chain
+	// ErrVersionMismatch says that a record did not have the version that a chain
 	// compared it with. Nothing was changed.
-	ErrDiffers = machine.ErrDiffers
+	ErrVersionMismatch = machine.ErrVersionMismatch
 	// ErrMessage says that bytes are no message between a client and an agent.
 	ErrMessage = wire.ErrMalformed
 	// ErrClosed says that the client, or the server, was closed. It is verbs' error.

@@ -63,7 +63,7 @@ func ExampleCaller_Do() {
 		{Kind: lockoffload.AccessWrite, Record: 1, Data: []byte("balance 140")},
 	}}
 	switch res, err := caller.Do(ctx, &ch); {
-	case errors.Is(err, lockoffload.ErrDiffers):
+	case errors.Is(err, lockoffload.ErrVersionMismatch):
 		fmt.Println("changed meanwhile: versions", ch.Accesses[0].Version, ch.Accesses[1].Version)
 	case errors.Is(err, lockoffload.ErrNotAcquired), errors.Is(err, lockoffload.ErrBusy):
 		fmt.Println("nothing was changed")

@@ -110,7 +110,7 @@ func (a *actor) chain(ctx context.Context, slot int) (outcome, uint64, error) {
 		old := read.Accesses[0]
 		write := lockoffload.Chain{Slot: slot, Accesses: []lockoffload.Access{compareWith(0, old.Version), writeOf(0, string(a.next(old.Data)))}}
 		_, err = a.agent.Do(ctx, &write)
-		if errors.Is(err, lockoffload.ErrDiffers) || errors.Is(err, lockoffload.ErrBusy) {
+		if errors.Is(err, lockoffload.ErrVersionMismatch) || errors.Is(err, lockoffload.ErrBusy) {
 			continue
 		}
 		return became(err), number(old.Data), err
@@ -124,7 +124,7 @@ func (a *actor) swap(ctx context.Context, slot int) (outcome, uint64, error) {
 			return nothing, 0, err
 		}
 		_, err = a.c.SwapWrite(ctx, slot, res.Version, a.next(data))
-		if !errors.Is(err, lockoffload.ErrDiffers) {
+		if !errors.Is(err, lockoffload.ErrVersionMismatch) {
 			return became(err), number(data), err
 		}
 	}

@@ -260,7 +260,7 @@ func TestOnHostsTargetIsKilled(t *testing.T) {
 	for i := range uint64(n) {
 		actors = append(actors, e.actor(t, ctx, host, 1+i))
 	}
-	_, _, invite := e.place(t, ctx, host)
+	_, _, info := e.place(t, ctx, host)
 	held, _, err := actors[0].c.Lock(ctx, 1, lockoffload.LockOptions{})
 	require.NoError(t, err)
 	var working sync.WaitGroup
@@ -314,9 +314,9 @@ func TestOnHostsTargetIsKilled(t *testing.T) {
 			require.Zero(t, v)
 		}
 	}
-	// The old invite has an rkey that no longer exists. A client with it is refused.
+	// The old session info has an rkey that no longer exists. A client with it is refused.
 	qp, cq, _ := e.place(t, ctx, host)
-	stale, err := lockoffload.NewClient(lockoffload.Config{PD: e.pd, QP: qp, CQ: cq, Session: invite})
+	stale, err := lockoffload.NewClient(lockoffload.Config{PD: e.pd, QP: qp, CQ: cq, Session: info})
 	require.NoError(t, err)
 	_, _, err = stale.Lock(ctx, 1, lockoffload.LockOptions{})
 	require.True(t, anyOf(err, lockoffload.ErrBroken, lockoffload.ErrLost), "%v", err)

@@ -120,7 +120,7 @@ func (g *target) welcome(h hello) (w welcome, err error) {
 		g.links = append(g.links, qp)
 		g.mu.Unlock()
 		if local, err = qp.Endpoint(); err == nil {
-			err = errors.Join(g.agent.Attach(h.Client, qp), qp.Connect(remote, patience))
+			err = errors.Join(g.agent.Attach(h.Client, qp), qp.Connect(remote, agentConnect))
 		}
 		if err != nil {
 			return w, err
@@ -197,7 +197,7 @@ func (e end) caller(t *testing.T, ctx context.Context, host int, id uint64) *loc
 	qp, cq := e.qp(t)
 	w, remote, err := ask(ctx, host, qp, hello{Agent: true, Client: id})
 	require.NoError(t, err)
-	require.NoError(t, qp.Connect(remote, patience))
+	require.NoError(t, qp.Connect(remote, agentConnect))
 	first := true
 	agent, err := lockoffload.NewCaller(ctx, lockoffload.CallerConfig{PD: e.pd, Layout: hostLayout, Limits: w.Limits, Client: id,
 		Connect: func(context.Context) (*verbs.QP, *verbs.CQ, error) {

@@ -29,14 +29,14 @@ func (l Layout) check() error { return memory.Layout(l).Check() }
 // target identifies the target of a client, which must stay the same as long as the client
 // lives: versions and locks of one target mean nothing at another.
 type target struct {
-	layout      Layout
-	incarnation uint64
+	layout     Layout
+	generation uint64
 }
 
 // accepts returns an error unless other is the same target.
 func (t target) accepts(other target) error {
 	switch {
-	case t.incarnation != other.incarnation:
+	case t.generation != other.generation:
 		return ErrRestarted
 	case t.layout != other.layout:
 		return fmt.Errorf("%w: the target has another layout", ErrConfig)
@@ -48,12 +48,12 @@ func (t target) accepts(other target) error {
 type wireTarget struct {
 	Slots                        uint64
 	Size, Records, Clients, Swap uint32
-	Incarnation                  uint64
+	Generation                   uint64
 }
 
 func (t target) wire() wireTarget {
 	l := t.layout
-	return wireTarget{uint64(l.Slots), uint32(l.Size), uint32(l.Records), uint32(l.Clients), uint32(l.Swap), t.incarnation}
+	return wireTarget{uint64(l.Slots), uint32(l.Size), uint32(l.Records), uint32(l.Clients), uint32(l.Swap), t.generation}
 }
 
 // target returns an error that is [ErrConfig] for what no target has.
@@ -62,5 +62,5 @@ func (w wireTarget) target() (target, error) {
 	if l != l.withDefaults() {
 		return target{}, fmt.Errorf("%w: layout %+v", ErrConfig, l)
 	}
-	return target{l, w.Incarnation}, l.check()
+	return target{l, w.Generation}, l.check()
 }

@@ -222,7 +222,7 @@ func (l *Listener) Local(retry Retry) (*Client, error) {
 		if err != nil {
 			return j, errors.Join(err, j.close(), s.Close())
 		}
-		j.invite, j.leave = s.Info(), s.Evict // its client has closed
+		j.info, j.leave = s.Info(), s.Evict // its client has closed
 		return j, nil
 	}
 	helper := l.inside().caller

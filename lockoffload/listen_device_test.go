@@ -220,7 +220,7 @@ func TestDialedPlacesAreGivenBack(t *testing.T) {
 }
 
 // Without the key nothing is changed, and silent connections do not delay others.
-func TestStrangers(t *testing.T) {
+func TestUnauthenticatedClients(t *testing.T) {
 	ctx := within(t, stuck)
 	lis, dial := listen(t, lockoffload.Layout{Slots: 1, Size: 8, Clients: 2}, long)
 	var idle []net.Conn
@@ -234,12 +234,12 @@ func TestStrangers(t *testing.T) {
 		require.NoError(t, err)
 		idle = append(idle, c)
 	}
-	stranger := open(t, wire[0])
+	other := open(t, wire[0])
 	for _, key := range []string{"a key that tests have, no secreT", "another key altogether"} {
-		_, err := lockoffload.Dial(ctx, stranger.pd, lis.Addr().String(), lockoffload.DialConfig{Key: []byte(key), GID: stranger.gid})
+		_, err := lockoffload.Dial(ctx, other.pd, lis.Addr().String(), lockoffload.DialConfig{Key: []byte(key), GID: other.gid})
 		require.ErrorIs(t, err, lockoffload.ErrKey)
 	}
-	_, err := lockoffload.Dial(ctx, stranger.pd, lis.Addr().String(), lockoffload.DialConfig{Key: []byte("short")})
+	_, err := lockoffload.Dial(ctx, other.pd, lis.Addr().String(), lockoffload.DialConfig{Key: []byte("short")})
 	require.ErrorIs(t, err, lockoffload.ErrConfig)
 	require.Zero(t, lis.Stats().Admitted)
 	require.Zero(t, lis.AgentClients())

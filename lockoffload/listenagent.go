@@ -33,7 +33,7 @@ func (l *Listener) welcomeCaller(v *visit) error {
 	if err != nil {
 		return v.refuse(err)
 	}
-	local.Data = terms{a.agent.Limits(), target{l.cfg.Layout, l.region.incarnation}}.append(nil)
+	local.Data = terms{a.agent.Limits(), target{l.cfg.Layout, l.region.generation}}.append(nil)
 	if err := v.finish(local); err != nil {
 		return err
 	}

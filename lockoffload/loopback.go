@@ -63,13 +63,13 @@ func connectToSelf(qp *verbs.QP) error {
 
 func (lb *loopback) close() error { return lb.made.Close() }
 
-// loopbackPatience is the time after which a machine on the own device is taken for one
+// loopbackTimeout is the time after which a machine on the own device is taken for one
 // that will not end.
-const loopbackPatience = 10 * time.Second
+const loopbackTimeout = 10 * time.Second
 
 // drive runs a machine of the target. After an error the loopback cannot be used again.
 func (lb *loopback) drive(m machine.Machine) error {
-	ctx, cancel := context.WithTimeout(context.Background(), loopbackPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), loopbackTimeout)
 	defer cancel()
 	w := m.Base()
 	w.L, w.Mem = lb.region.l, lb.mr.Bytes()

@@ -43,7 +43,7 @@ func (d *dialer) meet(ctx context.Context, kind wire.Kind, client uint64) (j joi
 }
 
 func (d *dialer) meetOnce(ctx context.Context, kind wire.Kind, client uint64) (j joined, remote verbs.Endpoint, err error) {
-	ctx, cancel := context.WithTimeout(ctx, handshakePatience)
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	dial := d.cfg.Dialer
 	if dial == nil {

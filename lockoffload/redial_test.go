@@ -17,10 +17,10 @@ import (
 )
 
 // joining is a client whose session has ended, and which counts its tries to get another.
-func joining(answer error) (c *Client, tries *atomic.Int32) {
+func joining(err error) (c *Client, tries *atomic.Int32) {
 	c, tries = dialed(), new(atomic.Int32)
 	c.s.lose()
-	c.link.join = func(context.Context) (joined, error) { tries.Add(1); return joined{}, answer }
+	c.link.join = func(context.Context) (joined, error) { tries.Add(1); return joined{}, err }
 	return c, tries
 }
 
@@ -100,12 +100,12 @@ func TestRedialEndsWithItsClient(t *testing.T) {
 func TestHelpOfAnAgent(t *testing.T) {
 	c, _ := joining(nil)
 	c.s = &session{lost: make(chan struct{})}
-	calls, answer := 0, error(ErrRefused)
+	calls, refusal := 0, error(ErrRefused)
 	c.cfg.Logger = silent()
-	c.link.helper = func(context.Context, *target) (*Caller, error) { calls++; return nil, answer }
+	c.link.helper = func(context.Context, *target) (*Caller, error) { calls++; return nil, refusal }
 	require.NoError(t, c.Redial(context.Background()))
 	require.Equal(t, 1, calls)
-	answer = fmt.Errorf("%w: limits", ErrConfig)
+	refusal = fmt.Errorf("%w: limits", ErrConfig)
 	require.ErrorIs(t, c.Redial(context.Background()), ErrConfig)
 
 	c.link.agent = &Caller{done: make(chan struct{})} // which lives
@@ -115,7 +115,7 @@ func TestHelpOfAnAgent(t *testing.T) {
 
 	c.link.agent = &Caller{done: past, closed: errOnce} // which is gone, and its connection cannot be closed
 	c.link.agent.closing.Do(func() {})
-	answer = ErrRefused
+	refusal = ErrRefused
 	require.NoError(t, c.Redial(context.Background()))
 	require.Equal(t, 1, calls)
 	require.Nil(t, c.link.agent)
@@ -204,16 +204,16 @@ func TestFreeWaitsForTheBusy(t *testing.T) {
 		}
 		leave()
 		require.NoError(t, <-over)
-		require.Less(t, time.Since(began), closePatience)
+		require.Less(t, time.Since(began), closeTimeout)
 		c.busy, began = 1, time.Now()
 		require.NoError(t, c.free())
-		require.GreaterOrEqual(t, time.Since(began), closePatience, "who does not end is left to itself")
+		require.GreaterOrEqual(t, time.Since(began), closeTimeout, "who does not end is left to itself")
 	})
 }
 
 // A client goes on at its own target only, and nothing is begun at another one.
 func TestReconnectToAnotherTarget(t *testing.T) {
-	in := anInvite()
+	in := aSessionInfo()
 	c := newClient(Config{Session: in}, memory.Layout(in.Layout), nil)
 	other := in
 	other.Layout.Slots--

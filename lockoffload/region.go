@@ -15,9 +15,9 @@ type Region struct {
 	l  memory.Layout // the same
 	mr *verbs.MR
 
-	incarnation uint64
-	opens       time.Time // when clients are admitted, known to its first server
-	relied      time.Time // until when clients of earlier servers may rely on locks
+	generation uint64
+	opens      time.Time // when clients are admitted, known to its first server
+	relied     time.Time // until when clients of earlier servers may rely on locks
 }
 
 // NewRegion lays out the start of mr, which needs remote READ, WRITE and atomic
@@ -46,7 +46,7 @@ func NewRegion(mr *verbs.MR, l Layout) (*Region, error) {
 	if owned(mr.Bytes()) {
 		return nil, fmt.Errorf("lockoffload: the memory has a region that is served: %w", ErrConfig)
 	}
-	r := &Region{Layout: l, l: memory.Layout(l), mr: mr, incarnation: rand.Uint64()}
+	r := &Region{Layout: l, l: memory.Layout(l), mr: mr, generation: rand.Uint64()}
 	r.l.Format(mr.Bytes(), uint64(time.Now().UnixMicro()))
 	return r, nil
 }

@@ -100,16 +100,16 @@ func TestRestartedTargetIsAnotherOne(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, now, token)
 	_, err = c.SwapWrite(ctx, 0, swapped.Version-1, []byte("again"))
-	require.ErrorIs(t, err, lockoffload.ErrDiffers)
+	require.ErrorIs(t, err, lockoffload.ErrVersionMismatch)
 	_, err = c.SwapWrite(ctx, 0, swapped.Version, []byte("two"))
-	require.ErrorIs(t, err, lockoffload.ErrDiffers)
+	require.ErrorIs(t, err, lockoffload.ErrVersionMismatch)
 	_, res, err := c.SwapRead(ctx, 0, make([]byte, 8))
 	require.NoError(t, err)
 	require.Greater(t, res.Version, swapped.Version)
 	for _, seen := range before.Accesses {
 		for record := range 2 {
 			_, err = c.Do(ctx, &lockoffload.Chain{Slot: 1, Accesses: []lockoffload.Access{compareWith(record, seen.Version), writeOf(record, "stale")}})
-			require.ErrorIs(t, err, lockoffload.ErrDiffers)
+			require.ErrorIs(t, err, lockoffload.ErrVersionMismatch)
 		}
 	}
 }

@@ -262,7 +262,7 @@ func (s *Server) admit(qp *verbs.QP, gid verbs.GIDEntry) (*Session, error) {
 		return nil, errors.Join(err, one.dispose())
 	}
 	s.epochs[owner]++
-	one.invite = SessionInfo{Owner: owner, Epoch: s.epochs[owner], Lease: s.cfg.Lease, Region: s.cfg.Region.Remote(), Layout: s.cfg.Region.Layout, Generation: s.cfg.Region.incarnation}
+	one.info = SessionInfo{Owner: owner, Epoch: s.epochs[owner], Lease: s.cfg.Lease, Region: s.cfg.Region.Remote(), Layout: s.cfg.Region.Layout, Generation: s.cfg.Region.generation}
 	s.sessions[owner] = one
 	s.counts.Admitted++
 	return one, nil
@@ -270,11 +270,11 @@ func (s *Server) admit(qp *verbs.QP, gid verbs.GIDEntry) (*Session, error) {
 
 // Session is a client's place at the target.
 type Session struct {
-	srv    *Server
-	qp     *verbs.QP
-	made   bool // the queue pair is the session's
-	invite SessionInfo
-	done   chan struct{}
+	srv  *Server
+	qp   *verbs.QP
+	made bool // the queue pair is the session's
+	info SessionInfo
+	done chan struct{}
 
 	// Under the server's ending.
 	fenced, evicted, ended bool
@@ -285,18 +285,18 @@ type Session struct {
 	expired bool          // written under mu, by the watch alone
 }
 
-// Info returns the invite to pass to the client.
-func (s *Session) Info() SessionInfo { return s.invite }
+// Info returns the session info to pass to the client.
+func (s *Session) Info() SessionInfo { return s.info }
 
-// Endpoint returns the endpoint of the session's queue pair, with the encoded invite as
+// Endpoint returns the endpoint of the session's queue pair, with the encoded session info as
 // its data and the region among its regions.
 func (s *Session) Endpoint() (verbs.Endpoint, error) {
 	e, err := s.qp.Endpoint()
 	if err != nil {
 		return e, err
 	}
-	e.Regions = append(e.Regions, s.invite.Region)
-	e.Data, err = s.invite.AppendBinary(nil)
+	e.Regions = append(e.Regions, s.info.Region)
+	e.Data, err = s.info.AppendBinary(nil)
 	return e, err
 }
 

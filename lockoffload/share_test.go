@@ -54,7 +54,7 @@ func TestSharedLockOnItsWayBack(t *testing.T) {
 
 // The owner number alone does not make a session: another client had it before.
 func TestLiving(t *testing.T) {
-	s := &Server{sessions: map[uint16]*Session{3: {invite: SessionInfo{Owner: 3, Epoch: 7}}}}
+	s := &Server{sessions: map[uint16]*Session{3: {info: SessionInfo{Owner: 3, Epoch: 7}}}}
 	require.True(t, s.living(memory.MakeTag(3, 7, 1)))
 	require.False(t, s.living(memory.MakeTag(3, 8, 1)))
 	require.False(t, s.living(memory.MakeTag(4, 7, 1)))

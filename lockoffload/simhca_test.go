@@ -122,7 +122,7 @@ func (w *isolated) do(ctx context.Context, form string) (err error) {
 			break
 		}
 		e.Update, e.New = true, w.rec.values.Add(1)
-		if _, err = w.c.SwapWrite(ctx, 0, res.Version, filled(e.New)); errors.Is(err, lockoffload.ErrDiffers) {
+		if _, err = w.c.SwapWrite(ctx, 0, res.Version, filled(e.New)); errors.Is(err, lockoffload.ErrVersionMismatch) {
 			return nil
 		}
 	}
@@ -471,7 +471,7 @@ func TestSimulatedSwapBehindAnUnknown(t *testing.T) {
 		cancel()
 		unknown = errors.Is(err, lockoffload.ErrOutcomeUnknown)
 		_, err = c.SwapWrite(ctx, 0, res.Version, up(up(next)))
-		require.ErrorIs(t, err, lockoffload.ErrDiffers)
+		require.ErrorIs(t, err, lockoffload.ErrVersionMismatch)
 		data, _, err := other.SwapRead(ctx, 0, make([]byte, 8))
 		require.NoError(t, err)
 		require.Equal(t, next, data)

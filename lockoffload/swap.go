@@ -111,7 +111,7 @@ func (c *Client) swapRead(ctx context.Context, slot int, dst []byte) ([]byte, Re
 // SwapWrite writes data to a slot if its version is still the one given, in one
 // round trip when this client saw that version itself: the data goes to a copy
 // that only this client writes, and the pointer is moved to it if it has not moved
-// since. [Result.Version] is the new version. [ErrDiffers] says that the
+// since. [Result.Version] is the new version. [ErrVersionMismatch] says that the
 // slot has another version and nothing was changed; SwapRead returns the version.
 //
 // Layout.Swap has two copies for each owner number that writes: the client's

@@ -27,12 +27,12 @@ func TestSwap(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, lockoffload.Result{Protocol: lockoffload.ProtocolSwap, Version: 1, Tries: 1}, res)
 	_, err = cs[1].SwapWrite(ctx, 1, 0, []byte("too late"))
-	require.ErrorIs(t, err, lockoffload.ErrDiffers)
+	require.ErrorIs(t, err, lockoffload.ErrVersionMismatch)
 	res, err = cs[1].SwapWrite(ctx, 1, 1, []byte("second"))
 	require.NoError(t, err)
 	require.EqualValues(t, 2, res.Version)
 	_, err = cs[0].SwapWrite(ctx, 1, 1, []byte("lost the race"))
-	require.ErrorIs(t, err, lockoffload.ErrDiffers)
+	require.ErrorIs(t, err, lockoffload.ErrVersionMismatch)
 	for _, c := range cs {
 		for range 2 {
 			data, res, err = c.SwapRead(ctx, 1, buf)
@@ -73,7 +73,7 @@ func TestSwapOfANewSession(t *testing.T) {
 	require.Equal(t, in.Owner, again.Owner)
 	require.NoError(t, c.Reconnect(ctx, qp, cq, again))
 	_, err = c.SwapWrite(ctx, 0, res.Version, []byte("late"))
-	require.ErrorIs(t, err, lockoffload.ErrDiffers)
+	require.ErrorIs(t, err, lockoffload.ErrVersionMismatch)
 	data, _, err := other.SwapRead(ctx, 0, buf)
 	require.NoError(t, err)
 	require.Equal(t, "two", string(data))
@@ -109,7 +109,7 @@ func TestSwapCounts(t *testing.T) {
 						unknown++
 						mu.Unlock()
 						n++
-					case !errors.Is(err, lockoffload.ErrDiffers) && try == ctx:
+					case !errors.Is(err, lockoffload.ErrVersionMismatch) && try == ctx:
 						t.Error(err)
 						return
 					}

@@ -54,7 +54,7 @@ func (s *Server) FenceBy(f func(qp *verbs.QP, fence func(*verbs.QP) error) error
 
 // Beat has a heartbeat of a client come in.
 func (r *Region) Beat(s *Session, count uint64) error {
-	return r.mr.Store64(r.l.BeatOff(s.invite.Owner), uint64(s.invite.Epoch)<<32+count)
+	return r.mr.Store64(r.l.BeatOff(s.info.Owner), uint64(s.info.Epoch)<<32+count)
 }
 
 // LeaveStray has a slot locked, and read, by sessions that the server does not know.

@@ -96,7 +96,7 @@ func fairOrderByAgent(t *testing.T) bool {
 }
 
 // A client that does not take the lock when its turn comes costs the others the agent's
-// patience, and one that dies with the lock its lease.
+// timeout, and one that dies with the lock its lease.
 func TestTurnsOfTheDead(t *testing.T) {
 	t.Parallel()
 	ctx := within(t, stuck)
@@ -127,7 +127,7 @@ func TestTurnsOfTheDead(t *testing.T) {
 }
 
 // A client that cannot take the lock in its turn, because its connection has failed, gives the
-// turn back, and the next one does not wait for the agent's patience.
+// turn back, and the next one does not wait for the reservation timeout.
 func TestTurnInVainIsGivenBack(t *testing.T) {
 	for range 10 { // a busy machine may let a turn lapse, or a heartbeat find out first
 		if turnInVain(t) {

@@ -62,7 +62,7 @@ func (s *Server) over() (over []*Session) {
 
 // heartbeat returns the heartbeat word of a session's client.
 func (s *Server) heartbeat(one *Session) uint64 {
-	return memory.LoadWord(s.cfg.Region.mr.Bytes(), s.l.BeatOff(one.invite.Owner))
+	return memory.LoadWord(s.cfg.Region.mr.Bytes(), s.l.BeatOff(one.info.Owner))
 }
 
 // watchSlots finds and takes back locks, exclusive or shared, that no live session holds.
@@ -133,5 +133,5 @@ func (s *Server) living(tag uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := s.sessions[uint16(tag>>48)]
-	return one != nil && one.invite.Epoch == uint16(tag>>32)
+	return one != nil && one.info.Epoch == uint16(tag>>32)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// handshakePatience is how long a handshake may take.
-const handshakePatience = 5 * time.Second
+// handshakeTimeout is how long a handshake may take.
+const handshakeTimeout = 5 * time.Second
 
 // accept accepts connections until the listener is closed. Each has a goroutine of its
 // own, so that a silent one does not delay others.
@@ -99,7 +99,7 @@ type visit struct {
 
 // prove sends a challenge and takes the hello of a client that has the key.
 func (v *visit) prove() error {
-	if err := v.conn.SetDeadline(time.Now().Add(handshakePatience)); err != nil {
+	if err := v.conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return err
 	}
 	rand.Read(v.challenge[:])

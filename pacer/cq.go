@@ -27,7 +27,7 @@ type CQ struct {
 	waiter     verbs.Waiter
 	nobody     verbs.Waiter // waking it wakes the goroutine that polls for all
 	waits      bool
-	rouse      bool // waiters have to be woken: it is in the pacer's list
+	woken      bool // waiters have to be woken: it is in the pacer's list
 	delivering bool
 	lost       error
 	losing     sync.Once
@@ -83,11 +83,11 @@ func (p *Pacer) paces(qp *verbs.QP, cq *verbs.CQ) bool {
 	return c != nil && slices.ContainsFunc(c.qps, func(q *QP) bool { return q.qp == qp })
 }
 
-// awake makes the active poller check its waiters again: what they wait for came without
+// wakeWaiters makes the active poller check its waiters again: what they wait for came without
 // a completion.
-func (c *CQ) awake() {
-	if !c.delivering && !c.rouse {
-		c.rouse = true
+func (c *CQ) wakeWaiters() {
+	if !c.delivering && !c.woken {
+		c.woken = true
 		c.p.wakes = append(c.p.wakes, c)
 	}
 }
@@ -116,7 +116,7 @@ func (c *CQ) push(wc *verbs.WC, q *QP) {
 	c.size++
 	if c.waits {
 		c.waiter.Wake()
-		c.awake()
+		c.wakeWaiters()
 	}
 }
 
@@ -268,6 +268,6 @@ func (c *CQ) lose(err error) {
 		}
 	}
 	c.waiter.Wake()
-	c.awake()
+	c.wakeWaiters()
 	p.unlock()
 }

@@ -349,8 +349,8 @@ func TestLostQueueReleasesMemory(t *testing.T) {
 	q, peer := r.paced(r.cq(), verbs.QPConfig{}, pacer.FlowConfig{})
 	require.NoError(t, peer.Quiesce())
 	var left *verbs.InFlightError
-	for patience := 20 * time.Millisecond; left == nil; patience *= 2 { // it may end before the READ is posted
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+	for timeout := 20 * time.Millisecond; left == nil; timeout *= 2 { // it may end before the READ is posted
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		err := q.Read(ctx, r.b.mr.Region().At(0), r.a.mr.SGE(0, 64))
 		cancel()
 		require.ErrorIs(t, err, context.DeadlineExceeded)

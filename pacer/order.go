@@ -137,7 +137,7 @@ func (q *QP) hand(e *entry) {
 	case e.call != nil:
 		e.call.wc = e.wc
 		e.call.waiter.Wake()
-		q.cq.awake()
+		q.cq.wakeWaiters()
 		q.vacate()
 	case e.signaled:
 		q.cq.push(&e.wc, q)

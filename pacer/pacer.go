@@ -210,7 +210,7 @@ func (p *Pacer) wake() {
 		n := copy(wake[:], p.wakes)
 		p.wakes = append(p.wakes[:0], p.wakes[n:]...)
 		for _, c := range wake[:n] {
-			c.rouse = false
+			c.woken = false
 		}
 		more := len(p.wakes) > 0
 		p.mu.Unlock()
@@ -233,7 +233,7 @@ func (p *Pacer) tick() {
 	found := p.reap()
 	p.mu.Lock()
 	if p.seen = p.came; polled && !found {
-		p.reapIn = min(2*p.reapIn, reapMost)
+		p.reapIn = min(2*p.reapIn, maxReap)
 	} else {
 		p.reapIn = reapAfter
 	}
@@ -263,10 +263,10 @@ func (p *Pacer) reap() (found bool) {
 func (p *Pacer) underWay() bool { return p.s.Outstanding()+p.s.Sending() > 0 }
 
 // reapAfter is how long held requests wait before the pacer polls by itself. The time grows up
-// to reapMost while completions come and the pacer finds none: then the program polls.
+// to maxReap while completions come and the pacer finds none: then the program polls.
 const (
 	reapAfter = 2 * time.Millisecond
-	reapMost  = 16 * time.Millisecond
+	maxReap   = 16 * time.Millisecond
 )
 
 // pump posts the requests that may go. p.mu must be held.

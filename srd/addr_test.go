@@ -76,7 +76,7 @@ func TestPool(t *testing.T) {
 // Memory may soon be there while messages that are not whole have it, and for a while after the
 // program gave some back.
 func TestMemoryMaySoonBeThere(t *testing.T) {
-	p := pool{budget: 1 << 16, patience: time.Second}
+	p := pool{budget: 1 << 16, grace: time.Second}
 	a, b := p.get(1<<15), p.get(1<<15)
 	require.True(t, p.soon(1<<15, time.Minute), "a message has it that is not whole")
 	m := p.lend(a)

@@ -122,9 +122,9 @@ func TestSendSaysWhy(t *testing.T) {
 	}
 }
 
-// Strangers that do not answer neighbour requests, which take the kernel long, keep no endpoint
+// Unauthenticated peers that do not answer neighbour requests, which take the kernel long, keep no endpoint
 // from reaching a new peer.
-func TestStrangersFromNowhere(t *testing.T) {
+func TestUnauthenticatedPeersFromNowhere(t *testing.T) {
 	if len(simulated) > 0 {
 		t.Skip("the kernel asks for no neighbours there")
 	}

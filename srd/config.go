@@ -24,9 +24,9 @@ type Config struct {
 	// random one. It is a filter, not a secret.
 	QKey uint32
 	// Key is the secret key of the deployment, 16 bytes. With it, a first message of up to
-	// 900 bytes goes with the first packet (not on EFA), and greetings of strangers get no
+	// 900 bytes goes with the first packet (not on EFA), and greetings of unauthenticated peers get no
 	// reply.
-	// Without it, strangers first show that they receive at the address they name.
+	// Without it, unauthenticated peers first show that they receive at the address they name.
 	Key []byte
 
 	Receives   int // packets that may arrive before the endpoint looks at them; 0 means 512

@@ -17,7 +17,7 @@
 //	ep.Release(ms[:n]...)
 //
 // A message goes to a [Destination], which is a peer and a [Service]: Reliable delivers in any
-// order, Ordered in the order of sending, and Reporting does not send again what is lost. A
+// order, Ordered in the order of sending, and NoRetransmit does not send again what is lost. A
 // [SendQueue] posts many messages and returns their completions; [Endpoint.Send] sends one and
 // waits. Messages are cut into packets, which take several paths. The packets that are lost are
 // sent again by another path. A message is delivered when all of it has arrived.

@@ -13,7 +13,9 @@ import (
 )
 
 // Endpoint sends and receives reliable datagrams. Methods may be called from any number
-// of goroutines.
+// of goroutines. Data that is sent belongs to the endpoint until its status is known, and a
+// received [Message] to the program until [Endpoint.Release]. [Status.Err] is the error of a
+// status; after Close all calls return [verbs.ErrClosed].
 type Endpoint struct {
 	cfg     Config
 	logs    logs
@@ -51,7 +53,7 @@ func Open(cfg Config) (*Endpoint, error) {
 		return nil, fmt.Errorf("srd: open: %w", err)
 	}
 	ep := &Endpoint{cfg: cfg, logs: logs{to: cfg.Log}, gid: cfg.GID, start: time.Now(), queues: make(map[*SendQueue]bool)}
-	ep.pool.budget, ep.pool.patience = cfg.Buffers, cfg.PeerTimeout/8
+	ep.pool.budget, ep.pool.grace = cfg.Buffers, cfg.PeerTimeout/8
 	ep.requests.unused = none
 	ep.polls.nudged, ep.polls.always = make(chan struct{}, 1), cfg.OnMessage != nil
 	ep.polls.grace = cfg.ackDelay

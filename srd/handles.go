@@ -70,7 +70,7 @@ func (h *addressHandles) make(to way) {
 	ep := h.ep
 	ep.mu.Lock()
 	ah, err := h.create(to)
-	stranger := h.Made(to, ah, err == nil)
+	unauthenticated := h.Made(to, ah, err == nil)
 	unused := h.Unused()
 	h.note(to.To, err)
 	switch {
@@ -80,7 +80,7 @@ func (h *addressHandles) make(to way) {
 		ep.driver.lost(to)
 		ep.pump()
 		level := slog.LevelWarn
-		if stranger {
+		if unauthenticated {
 			level = slog.LevelDebug
 		}
 		ep.logs.log(level, "srd: no way to peer", "gid", verbs.GID(to.To).Addr(), "err", err)

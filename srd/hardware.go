@@ -212,7 +212,7 @@ func (h *hardware) launch(i uint32) {
 	h.send.Send(h.d.ID(uint64(i)), verbs.Signaled, h.mr.SGE(h.sendAt(i), s.length))
 }
 
-func (h *hardware) wayOf(i uint32) (to way, stranger bool) {
+func (h *hardware) wayOf(i uint32) (to way, unauthenticated bool) {
 	return h.ep.handles.Way(h.slots[i].to.GID, 0), false // EFA asks no network where that is
 }
 

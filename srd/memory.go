@@ -17,7 +17,7 @@ type piece struct {
 type pool struct {
 	budget, used, kept int
 	lent               int              // of what is used, what the program has
-	patience           time.Duration    // for memory to be given back by the program
+	grace              time.Duration    // for memory to be given back by the program
 	lacks              time.Duration    // since when there was none for a message, and none was given back; or 0
 	free               map[int][][]byte // kept, by their size
 	pieces             []*piece         // that no message has
@@ -60,7 +60,7 @@ func (p *pool) soon(n int, now time.Duration) bool {
 	if p.lacks == 0 {
 		p.lacks = now
 	}
-	return p.size(n) <= p.budget-p.lent || now-p.lacks < p.patience
+	return p.size(n) <= p.budget-p.lent || now-p.lacks < p.grace
 }
 
 // put takes back what get returned.

@@ -21,7 +21,7 @@ type slot struct {
 	covered uint8
 	flush   uint8 // which one sent it
 
-	stranger bool // its destination is an unauthenticated peer
+	unauthenticated bool // its destination is an unauthenticated peer
 }
 
 // flush has the engine make the packets that it may, and posts them by one call, a chain for
@@ -51,7 +51,7 @@ func (l *links) flush() {
 			l.e.Seal(&o.To, b[:o.Headers], b[o.Headers:][:o.Length])
 		}
 		s := &l.slots[i]
-		s.to, s.length, s.path, s.stranger = o.To, o.Headers+o.Length, o.Path, o.Stranger
+		s.to, s.length, s.path, s.unauthenticated = o.To, o.Headers+o.Length, o.Path, o.Unauthenticated
 		l.launch(i)
 	}
 	l.post()
@@ -66,9 +66,9 @@ func (l *links) handsOver(now time.Duration) {
 }
 
 // wayOf returns the way of a packet.
-func (l *links) wayOf(i uint32) (to way, stranger bool) {
+func (l *links) wayOf(i uint32) (to way, unauthenticated bool) {
 	s := &l.slots[i]
-	return l.ep.handles.Way(s.to.GID, int(s.path)), s.stranger
+	return l.ep.handles.Way(s.to.GID, int(s.path)), s.unauthenticated
 }
 
 // launch adds a packet to its path's chain, or has it wait for an address handle.
@@ -79,8 +79,8 @@ func (l *links) launch(i uint32) {
 		l.free = append(l.free, i)
 		return
 	}
-	to, stranger := l.wayOf(i)
-	h, waits := l.ep.handles.Take(i, to, stranger)
+	to, unauthenticated := l.wayOf(i)
+	h, waits := l.ep.handles.Take(i, to, unauthenticated)
 	switch {
 	case waits:
 		return

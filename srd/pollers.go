@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/alarm"
-	"github.com/goverbs/goverbs/internal/calm"
+	"github.com/goverbs/goverbs/internal/procs"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -17,7 +17,7 @@ import (
 type pollers struct {
 	d     *verbs.Dispatcher
 	alarm alarm.Alarm
-	yield calm.Yield
+	yield procs.Yield
 
 	program []*verbs.Waiter // of the program's goroutines that wait
 	left    time.Duration   // when the last of them went

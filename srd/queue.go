@@ -8,33 +8,33 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Destination is a transport context: a peer, and the service by which messages are sent to
-// it. A message that names a context needs no other address.
+// Destination is a peer, and the service by which messages are sent to
+// it. A message with a Destination needs no other address.
 type Destination struct {
 	ep      *Endpoint
 	to      Addr
 	service Service
 }
 
-// Destination returns the transport context of a peer and a service. It sends nothing, and
+// Destination returns the destination of a peer and a service. It sends nothing, and
 // keeps no state until a message is sent.
 func (ep *Endpoint) Destination(to Addr, s Service) *Destination {
 	return &Destination{ep: ep, to: to, service: s}
 }
 
-// Send sends to the context's peer by its service, as [Endpoint.Send] does.
+// Send sends to the peer by the service, as [Endpoint.Send] does.
 func (c *Destination) Send(ctx context.Context, data ...[]byte) error {
 	return c.ep.send(ctx, c.to, c.service, data)
 }
 
 // QueueConfig configures a send queue. The zero value is fine.
 type QueueConfig struct {
-	Service Service // of messages that name no context
+	Service Service // of messages without a Destination
 	Depth   int     // messages with completions that Wait has not taken; 0 means 1024
 }
 
 // SendQueue takes messages, and completes them in any order. A message that names no
-// transport context uses that of its address and the queue's service, which all queues
+// destination uses that of its address and the queue's service, which all queues
 // with that service share.
 type SendQueue struct {
 	ep      *Endpoint
@@ -47,11 +47,11 @@ type SendQueue struct {
 
 // Request is a message to be sent. Data belongs to the endpoint until the completion.
 type Request struct {
-	ID      uint64
-	To      Addr         // if Context is nil
-	Context *Destination // of the same endpoint
-	Data    [][]byte
-	Packets bool // report the status of each packet, too
+	ID          uint64
+	To          Addr         // if Destination is nil
+	Destination *Destination // of the same endpoint
+	Data        [][]byte
+	Packets     bool // report the status of each packet, too
 }
 
 // Completion reports what became of a message.
@@ -67,7 +67,7 @@ type Completion struct {
 
 // NewQueue creates a send queue.
 func (ep *Endpoint) NewQueue(cfg QueueConfig) (*SendQueue, error) {
-	if cfg.Service > Reporting || cfg.Depth < 0 {
+	if cfg.Service > NoRetransmit || cfg.Depth < 0 {
 		return nil, fmt.Errorf("srd: make queue: %w: service %d, depth %d", verbs.ErrAttributes, cfg.Service, cfg.Depth)
 	}
 	ep.mu.Lock()
@@ -105,7 +105,7 @@ func (q *SendQueue) Post(rs ...Request) (n int, err error) {
 			break
 		}
 		to, service := r.To, q.cfg.Service
-		if c := r.Context; c != nil {
+		if c := r.Destination; c != nil {
 			if c.ep != ep {
 				err = fmt.Errorf("%w: a context of another endpoint", verbs.ErrAttributes)
 				break

@@ -19,11 +19,11 @@ type request struct {
 	waited bool
 	status Status
 
-	limit    uint32 // bytes of the longest message that the peer accepts
-	stranger bool   // the peer had never responded
-	packets  []Status
-	each     bool
-	next     uint32
+	limit           uint32 // bytes of the longest message that the peer accepts
+	unauthenticated bool   // the peer had never responded
+	packets         []Status
+	each            bool
+	next            uint32
 }
 
 const none = ^uint32(0)
@@ -100,8 +100,8 @@ func (ep *Endpoint) why(r *request, to verbs.GID, data [][]byte) error {
 		if cause := ep.handles.failed[to]; cause != nil {
 			return fmt.Errorf("%w; there is no way to it: %w", err, cause)
 		}
-		if r.stranger {
-			return errNoAnswer
+		if r.unauthenticated {
+			return errNoReply
 		}
 	}
 	return err
@@ -125,7 +125,7 @@ func (ep *Endpoint) giveUp(r *request) {
 func (ep *Endpoint) settled(res *engine.Result) {
 	i := uint32(res.Tag)
 	r := ep.requests.all[i]
-	r.status, r.limit, r.stranger = Status(res.Status), res.Limit, res.Stranger
+	r.status, r.limit, r.unauthenticated = Status(res.Status), res.Limit, res.Unauthenticated
 	switch {
 	case r.waited:
 		r.id = uint64(i) // Send frees it

@@ -53,7 +53,7 @@ func TestSimulatedLengths(t *testing.T) {
 	a, b := efaPair(t, srd.Config{})
 	require.Greater(t, a.MaxPacket(), 8000, "a packet is as long as the device lets it be")
 	lengths := []int{0, 1, 8, 4096, a.MaxPacket() - 1, a.MaxPacket(), a.MaxPacket() + 1, 100_000, 1 << 20}
-	for service := srd.Reliable; service <= srd.Reporting; service++ {
+	for service := srd.Reliable; service <= srd.NoRetransmit; service++ {
 		q, err := a.NewQueue(srd.QueueConfig{Service: service})
 		require.NoError(t, err)
 		posted := 0
@@ -99,7 +99,7 @@ var faults = []verbs.WCStatus{verbs.WCRNRRetryExceeded, verbs.WCRemoteAborted, v
 // changed, and its status is true.
 func TestSimulatedFaults(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
-	for service := srd.Reliable; service <= srd.Reporting; service++ {
+	for service := srd.Reliable; service <= srd.NoRetransmit; service++ {
 		for _, fault := range faults {
 			t.Run(fmt.Sprintf("service %d, %v", service, fault), func(t *testing.T) {
 				a, b := efaPair(t, srd.Config{PeerTimeout: time.Second})
@@ -131,7 +131,7 @@ func TestSimulatedFaults(t *testing.T) {
 				if fault != verbs.WCResponseTimeout && service <= srd.Ordered {
 					require.Equal(t, n, told)
 				}
-				if service == srd.Reporting && fault != verbs.WCResponseTimeout {
+				if service == srd.NoRetransmit && fault != verbs.WCResponseTimeout {
 					require.NotZero(t, statuses[srd.Retransmit])
 				}
 				require.NoError(t, q.Close())

@@ -115,7 +115,7 @@ func TestSend(t *testing.T) {
 	for _, key := range [][]byte{nil, []byte("0123456789abcdef")} {
 		t.Run(fmt.Sprintf("key %s", key), func(t *testing.T) {
 			a, b := pair(t, srd.Config{Key: key})
-			for service := srd.Reliable; service <= srd.Reporting; service++ {
+			for service := srd.Reliable; service <= srd.NoRetransmit; service++ {
 				c := a.Destination(b.Addr(), service)
 				for i, n := range []int{8, 1000, a.MaxPacket(), a.MaxPacket() + 1, 300000} {
 					want := pattern(i, n)
@@ -215,7 +215,7 @@ func TestBadWire(t *testing.T) {
 	if len(simulated) > 0 {
 		t.Skip("simulated devices have no wire")
 	}
-	for _, service := range []srd.Service{srd.Reliable, srd.Ordered, srd.Reporting} {
+	for _, service := range []srd.Service{srd.Reliable, srd.Ordered, srd.NoRetransmit} {
 		t.Run(fmt.Sprint("service ", service), func(t *testing.T) {
 			a, b := pair(t, srd.Config{})
 			lab.ImpairWire(t, lab.Impairment{Delay: 300 * time.Microsecond, Jitter: 200 * time.Microsecond, Loss: 0.05, Duplicate: 0.03, Reorder: 0.05, Corrupt: 0.01})
@@ -231,7 +231,7 @@ func TestBadWire(t *testing.T) {
 			}
 			got := stop()
 			require.Equal(t, len(got), statuses[srd.Delivered])
-			if service == srd.Reporting {
+			if service == srd.NoRetransmit {
 				require.Equal(t, n, statuses[srd.Delivered]+statuses[srd.Retransmit])
 				require.NotZero(t, statuses[srd.Retransmit])
 			} else {
@@ -398,7 +398,7 @@ func TestQueues(t *testing.T) {
 	require.Len(t, stop(), 50)
 	var rs []srd.Request
 	for i := range 10 {
-		rs = append(rs, srd.Request{ID: uint64(i), Context: a.Destination(b.Addr(), srd.Ordered), Data: [][]byte{pattern(i, 64)}})
+		rs = append(rs, srd.Request{ID: uint64(i), Destination: a.Destination(b.Addr(), srd.Ordered), Data: [][]byte{pattern(i, 64)}})
 	}
 	n, err := ordered.Post(rs...)
 	require.ErrorIs(t, err, srd.ErrQueueFull)
@@ -418,7 +418,7 @@ func TestQueues(t *testing.T) {
 		}
 		got += n
 	}
-	_, err = other.Post(srd.Request{Context: b.Destination(a.Addr(), srd.Ordered)})
+	_, err = other.Post(srd.Request{Destination: b.Destination(a.Addr(), srd.Ordered)})
 	require.ErrorIs(t, err, verbs.ErrAttributes)
 }
 

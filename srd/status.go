@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Service is the way in which a transport context sends its messages.
+// Service is the way in which messages are sent.
 type Service uint8
 
 const (
@@ -17,9 +17,9 @@ const (
 	Reliable Service = engine.Reliable
 	// Ordered is like Reliable, but delivers messages in the order of sending.
 	Ordered Service = engine.Ordered
-	// Reporting is like Reliable, but does not send again what is lost: the status of
+	// NoRetransmit is like Reliable, but does not send again what is lost: the status of
 	// such a message is [Retransmit].
-	Reporting Service = engine.Reporting
+	NoRetransmit Service = engine.NoRetransmit
 )
 
 // Status is what became of a message, or of a packet of it.
@@ -65,8 +65,8 @@ var (
 	ErrPeers = errors.New("too many peers")
 )
 
-// errNoAnswer is ErrUnresponsive with the likely causes, for a peer that has never responded.
-var errNoAnswer = fmt.Errorf("%w; it has never answered: are its address and QKey right, and does it have the same Key?", ErrUnresponsive)
+// errNoReply is ErrUnresponsive with the likely causes, for a peer that has never responded.
+var errNoReply = fmt.Errorf("%w; it has never replied: are its address and QKey right, and does it have the same Key?", ErrUnresponsive)
 
 // TooLargeError is an [ErrTooLarge] with both lengths in bytes: that of the message, and the
 // receiver's [Config.MaxMessage].

@@ -37,9 +37,9 @@ func TestIdleProgramIsAnsweredFor(t *testing.T) {
 	for range rounds {
 		var calls sync.WaitGroup
 		for range rng.IntN(4) {
-			patience := time.Duration(rng.IntN(1200)) * time.Microsecond
+			timeout := time.Duration(rng.IntN(1200)) * time.Microsecond
 			calls.Go(func() {
-				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				ctx, cancel := context.WithTimeout(context.Background(), timeout)
 				defer cancel()
 				var ms [4]srd.Message
 				for {

@@ -151,7 +151,7 @@ func (p *PD) wayBack(op string, wc *WC, grh []byte, port uint8) (cgo.AHAttr, err
 	copy(header[:], grh)
 	return attr, p.life.With(op, func() error {
 		if _, err := p.dev.EFA(); err == nil && !wc.HasGRH() {
-			return opError(op, p.life.Label, ErrUnsupported, "datagrams of EFA name strangers to queues with FieldSender only, and others by the number of their handle: experimental.CreateAHFromWCEx, AHNumber")
+			return opError(op, p.life.Label, ErrUnsupported, "datagrams of EFA name senders without a handle to queues with FieldSender only, and others by the number of their handle: experimental.CreateAHFromWCEx, AHNumber")
 		}
 		err := cgo.InitAHFromWC(p.dev.ctx, port, &wc.wc, &header, &attr)
 		if isErrno(err, syscall.EINVAL) || isErrno(err, syscall.ENOENT) {

@@ -16,7 +16,7 @@ import (
 
 // A server replies to any sender, by what the completion and the packet say of
 // the sender.
-func TestAnswerToAStranger(t *testing.T) {
+func TestReplyToAnUnknownSender(t *testing.T) {
 	client, server := rig.NewPair(t, verbs.QPConfig{Type: verbs.UD}, verbs.CQConfig{}, verbs.ConnectConfig{})
 	server.Recv(t, 1, 100)
 	client.Recv(t, 1, 100)
@@ -51,7 +51,7 @@ func TestAnswerToAStranger(t *testing.T) {
 		_, err = server.PD.CreateAHFromWC(&verbs.WC{}, grh, port)
 		require.ErrorIs(t, err, verbs.ErrAttributes, "the completion of a SEND")
 	})
-	// Packets of strangers: any bytes give a handle or an error.
+	// Packets of unknown senders: any bytes give a handle or an error.
 	t.Run("rubbish", func(t *testing.T) {
 		r := rand.New(rand.NewPCG(testseed.New(t), 0))
 		for range 50 {

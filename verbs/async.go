@@ -105,7 +105,7 @@ func (r *asyncReader) dispatch(d *Device, raw *cgo.AsyncEvent) {
 			if ev.Type == EventQPRequest {
 				detail = append(detail, likely[WCLocalQPOperation])
 			}
-			ev.QP.die(opError("use", ev.QP.named(), errors.New(text), detail...))
+			ev.QP.terminate(opError("use", ev.QP.named(), errors.New(text), detail...))
 			d.log.Warn("queue pair event", "device", d.name, "qp", ev.QP.num, "event", text)
 		}
 	case EventDeviceFatal:

@@ -91,7 +91,7 @@ func (c *Call) Wait(ctx context.Context) error {
 
 func (c *Call) lookOrListen(ctx context.Context) error {
 	rt := c.r.router
-	if rt.turn.Try() {
+	if rt.pollLock.Try() {
 		return c.look(ctx, rt)
 	}
 	c.r.mu.Lock()
@@ -127,7 +127,7 @@ func (r *Requester) settle(s *slot) {
 			err = errNoReturn
 		}
 		if err != nil && !failed {
-			r.qp.die(r.refuse(s.what, err))
+			r.qp.terminate(r.refuse(s.what, err))
 		}
 		c.err = err
 		c.end()

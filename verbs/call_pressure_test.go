@@ -175,7 +175,7 @@ func TestCallsOnAQueuePairThatComesAndGoes(t *testing.T) {
 				require.NoError(t, b.Reset())
 				require.NoError(t, errors.Join(a.QP.Init(), b.QP.Init()))
 				require.NoError(t, b.QP.Connect(a.Endpoint(t), verbs.ConnectConfig{}))
-				_ = a.QP.Connect(b.Endpoint(t), verbs.ConnectConfig{}) // a silent death may come in between
+				_ = a.QP.Connect(b.Endpoint(t), verbs.ConnectConfig{}) // a silent end may come in between
 			}
 			time.Sleep(2 * time.Millisecond)
 			inTime(t, 10*time.Second, "Close", func() { require.NoError(t, r.Close()) })

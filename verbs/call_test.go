@@ -78,7 +78,7 @@ func TestCallsAreTold(t *testing.T) {
 			require.Equal(t, err, c.Wait(t.Context()))
 			require.Equal(t, o.say(o.err), err)
 			if err != nil {
-				require.Error(t, r.qp.Err(), "also by what Ended answered")
+				require.Error(t, r.qp.Err(), "also by what Ended returned")
 				break // the next one would have its cause
 			}
 			require.NoError(t, r.qp.Err())
@@ -96,7 +96,7 @@ func TestFlushedCallIsExplained(t *testing.T) {
 		c.Then = &told{t: t, c: c, say: func(err error) error { done <- err; return err }}
 		rt.deliver([]WC{completion(r.flyCall(1, c), WCFlushed)})
 		require.False(t, c.Done())
-		r.qp.die(cause)
+		r.qp.terminate(cause)
 		err := <-done
 		require.ErrorIs(t, err, cause)
 		require.ErrorIs(t, err, WCFlushed)
@@ -112,7 +112,7 @@ func TestAllWhoWaitForACallWake(t *testing.T) {
 		r := requestersOf(rt)[0]
 		var c Call // used again and again
 		for range 50 {
-			require.True(t, rt.turn.Try()) // a goroutine polls all the time
+			require.True(t, rt.pollLock.Try()) // a goroutine polls all the time
 			id := r.flyCall(0, &c)
 			hasty, cancel := context.WithCancel(context.Background())
 			ends := make(chan error, 8)
@@ -138,7 +138,7 @@ func TestAllWhoWaitForACallWake(t *testing.T) {
 					require.NoError(t, err)
 				}
 			}
-			rt.turn.Release()
+			rt.pollLock.Release()
 		}
 	})
 }

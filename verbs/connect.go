@@ -79,7 +79,7 @@ func (q *QP) Connect(remote Endpoint, cfg ConnectConfig) error {
 		rtsMask |= AttrTimeout | AttrRetryCount | AttrRNRRetry | AttrMaxReadAtomic
 	}
 	q.setPeer(fmt.Sprintf("qp %#x at %v", remote.QPN, remote.GID.Addr()))
-	if err := q.answerECE(remote.ECE); err != nil {
+	if err := q.acceptECE(remote.ECE); err != nil {
 		return err
 	}
 	if err := q.Modify(rtr, rtrMask); err != nil {

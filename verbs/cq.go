@@ -61,7 +61,7 @@ type CQ struct {
 	sizing    sync.Mutex
 	depth     int // under sizing
 	spin      uint32
-	patience  patience
+	yielding  yieldPolicy
 	pollFor   time.Duration
 	solicited bool
 	notify    cgo.Notify
@@ -100,7 +100,7 @@ func (d *Device) CreateCQ(cfg CQConfig) (*CQ, error) {
 	}
 	if cfg.Fields&fieldSender != 0 {
 		if e, err := d.EFA(); err != nil || !e.Sender {
-			return nil, opError("create cq on", d.name, ErrUnsupported, "completions with their sender are of EFA, and not of each of its devices")
+			return nil, opError("create cq on", d.name, ErrUnsupported, "FieldSender requires an EFA device that reports senders")
 		}
 	}
 	c := &CQ{dev: d, solicited: cfg.SolicitedOnly, fields: cfg.Fields, pollFor: cfg.PollFor}

@@ -65,8 +65,8 @@ func TestSenderOfDatagram(t *testing.T) {
 	require.NoError(t, q.Activate())
 	standin.Recorded()
 
-	const stranger = 0xffff
-	standin.ReceiveFrom(q.Num(), 1, stranger, standinPeer)
+	const unknown = 0xffff
+	standin.ReceiveFrom(q.Num(), 1, unknown, standinPeer)
 	standin.ReceiveFrom(q.Num(), 2, uint16(standinPeer[15]), GID{1, 2, 3})
 	standin.Complete(q.Num(), 3, 0)
 	var wcs [4]WCEx

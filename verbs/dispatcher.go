@@ -233,9 +233,9 @@ func (d *Dispatcher) Wait(ctx context.Context, w *Waiter) error {
 			return err
 		}
 		var err error
-		if rt.turn.Try() || w.listen(ctx, rt) {
+		if rt.pollLock.Try() || w.listen(ctx, rt) {
 			if w.woken.Load() || d.closed.Load() {
-				rt.turn.Release()
+				rt.pollLock.Release()
 				continue
 			}
 			err = rt.look(ctx)
@@ -287,7 +287,7 @@ func (d *Dispatcher) close() {
 // drain delivers what is in the queue, and ends the dispatching with the poll lock.
 func (d *Dispatcher) drain() {
 	d.rt.hold()
-	defer d.rt.turn.Release()
+	defer d.rt.pollLock.Release()
 	d.rt.pollAll()
 	d.closed.Store(true)
 }

@@ -110,7 +110,7 @@ func TestPostPollInTwoSteps(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, posted)
 	require.Empty(t, e.taken())
-	require.False(t, d.rt.turn.Try(), "nobody polls before Deliver")
+	require.False(t, d.rt.pollLock.Try(), "nobody polls before Deliver")
 	b.Write(d.ID(3), 0, wordAt, wordSGE)
 	posted, second, err := d.PostPoll(b, 0)
 	require.NoError(t, err)
@@ -118,11 +118,11 @@ func TestPostPollInTwoSteps(t *testing.T) {
 	require.Zero(t, second.Dispatch())
 	require.Equal(t, 1, found.Dispatch())
 	require.Equal(t, []uint64{1}, e.taken())
-	require.True(t, d.rt.turn.Try())
+	require.True(t, d.rt.pollLock.Try())
 	n, err := d.Poll(0)
 	require.NoError(t, err)
 	require.Zero(t, n, "somebody else polls")
-	d.rt.turn.Release()
+	d.rt.pollLock.Release()
 
 	c.overrun.Store(true)
 	b.Write(d.ID(4), 0, wordAt, wordSGE)
@@ -151,7 +151,7 @@ func TestPostPollInTwoSteps(t *testing.T) {
 	require.Zero(t, b.Len())
 }
 
-// A wait ends whether its waiter is parked with the turn to poll, listens, has not
+// A wait ends whether its waiter is parked with the poll lock, listens, has not
 // begun or is about to.
 func TestWaitersWake(t *testing.T) {
 	e, d, _, _, _ := hostEngine(t, CQConfig{})
@@ -177,12 +177,12 @@ func TestWaitersWake(t *testing.T) {
 		d.Wake(&other)
 		within(t, 5*time.Second, "Wait", wg.Wait)
 	}
-	require.True(t, d.rt.turn.Try(), "no turn was lost")
-	d.rt.turn.Release()
+	require.True(t, d.rt.pollLock.Try(), "the poll lock was not lost")
+	d.rt.pollLock.Release()
 
 	e.w.Reset()
 	listening, stop := context.WithCancel(t.Context())
-	require.True(t, d.rt.turn.Try())
+	require.True(t, d.rt.pollLock.Try())
 	wg.Go(func() { require.ErrorIs(t, d.Wait(listening, &e.w), context.Canceled) })
 	for e.w.count.Load() == 0 {
 		time.Sleep(time.Millisecond)
@@ -191,8 +191,8 @@ func TestWaitersWake(t *testing.T) {
 	within(t, 5*time.Second, "Wait of one who listens", wg.Wait)
 
 	for _, wake := range []func(){
-		func() { d.Wake(&e.w) },                               // while another goroutine polls on
-		func() { e.w.woken.Store(true); d.rt.turn.Release() }, // about to be roused, and has the turn first
+		func() { d.Wake(&e.w) },                                   // while another goroutine polls on
+		func() { e.w.woken.Store(true); d.rt.pollLock.Release() }, // about to be woken, and has the poll lock first
 	} {
 		e.w.Reset()
 		wg.Go(func() { require.NoError(t, d.Wait(t.Context(), &e.w)) })
@@ -203,15 +203,15 @@ func TestWaitersWake(t *testing.T) {
 		wake()
 		within(t, 5*time.Second, "Wait of one who listens", wg.Wait)
 	}
-	require.True(t, d.rt.turn.Try(), "the turn was kept")
-	d.rt.turn.Release()
+	require.True(t, d.rt.pollLock.Try(), "the poll lock was kept")
+	d.rt.pollLock.Release()
 	require.NoError(t, d.Close())
 	e.w.Reset()
 	require.ErrorIs(t, d.Wait(t.Context(), &e.w), ErrClosed)
 }
 
 // Of several listeners each is woken though there is one token, and no token is left
-// behind by a rouse without a listener.
+// behind by a wake without a listener.
 func TestListeners(t *testing.T) {
 	rt := bareRouter(1, 1)
 	e := &ending{}
@@ -219,7 +219,7 @@ func TestListeners(t *testing.T) {
 	e.wake()
 	require.Empty(t, e.token, "nobody listens")
 	require.False(t, e.listen(t.Context(), rt), "it is over")
-	require.True(t, rt.turn.Try(), "who need not wait takes no turn")
+	require.True(t, rt.pollLock.Try(), "a waiter that need not wait does not take the poll lock")
 	e.flying.Store(true)
 	var wg sync.WaitGroup
 	for range 5 {
@@ -234,13 +234,13 @@ func TestListeners(t *testing.T) {
 	}
 	e.end()
 	within(t, 5*time.Second, "listeners", wg.Wait)
-	rt.turn.Release()
+	rt.pollLock.Release()
 	e.flying.Store(true)
 	for len(e.token) > 0 {
 		<-e.token
 	}
-	require.True(t, e.listen(t.Context(), rt), "the turn is free")
+	require.True(t, e.listen(t.Context(), rt), "the poll lock is free")
 	e.flying.Store(false)
 	require.NoError(t, e.look(t.Context(), rt))
-	require.True(t, rt.turn.Try(), "the turn was given away")
+	require.True(t, rt.pollLock.Try(), "the poll lock was given away")
 }

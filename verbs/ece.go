@@ -45,9 +45,9 @@ func (q *QP) offerECE() error {
 	return nil
 }
 
-// answerECE passes the peer's offer to the device, if this side offers too: before
+// acceptECE passes the peer's offer to the device, if this side offers too: before
 // [StateRTR], for a device that is connected forgets what it took.
-func (q *QP) answerECE(peer ECE) error {
+func (q *QP) acceptECE(peer ECE) error {
 	if q.offer == (ECE{}) || q.State() != StateInit { // no such transition: Modify says so
 		return nil
 	}

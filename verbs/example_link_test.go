@@ -103,7 +103,7 @@ func ExampleReceiver() {
 	// Prints: 200
 }
 
-// Goroutines that share a queue pair each get their own answer: sixteen count up
+// Goroutines that share a queue pair each get their own reply: sixteen count up
 // a word of the server's memory.
 func ExampleRequester_FetchAdd() {
 	ctx := context.Background()

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/internal/declared"
+	"github.com/goverbs/goverbs/internal/astnames"
 )
 
 // featureRow is a row of the table in docs/features.md.
@@ -79,7 +79,7 @@ func TestFeatureTable(t *testing.T) {
 func names(t *testing.T) map[string]bool {
 	has := make(map[string]bool)
 	for _, folder := range []string{".", "rdmacm", "stream", "experimental"} {
-		code, tests, err := declared.In(folder)
+		code, tests, err := astnames.In(folder)
 		require.NoError(t, err)
 		for name := range code {
 			if folder != "." {

@@ -100,7 +100,7 @@ func ownSends(q *QP, owner string) (release func(), err error) {
 }
 
 func (q *QP) onEnd(f func(cause error)) {
-	d := &q.death
+	d := &q.terminal
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.then = f

@@ -123,7 +123,7 @@ func (q *QP) keepAliveTick() {
 		return
 	}
 	if failed {
-		q.dieIn(life, opError("use", q.named(), class(ErrUnreachable, errKeepAlive)))
+		q.terminateIn(life, opError("use", q.named(), class(ErrUnreachable, errKeepAlive)))
 	}
 }
 
@@ -196,7 +196,7 @@ func (q *QP) keepAliveDone(w *WC) {
 	switch w.Status() {
 	case WCSuccess, WCFlushed:
 	default:
-		q.die(opError("use", q.named(), class(ErrUnreachable, class(errKeepAlive, w.Status()))))
+		q.terminate(opError("use", q.named(), class(ErrUnreachable, class(errKeepAlive, w.Status()))))
 	}
 }
 
@@ -235,14 +235,14 @@ type stash struct {
 func (c *CQ) look() {
 	if rt := c.router.Load(); rt != nil {
 		if rt.try() {
-			_ = rt.glanceOnce() // a wait gets the error
+			_ = rt.pollOnceLocked() // a wait gets the error
 		}
 		return
 	}
 	if c.wait.file != nil {
 		select {
-		case c.wait.turn <- struct{}{}:
-			defer func() { <-c.wait.turn }()
+		case c.wait.waiter <- struct{}{}:
+			defer func() { <-c.wait.waiter }()
 		default:
 			c.wake()
 			return

@@ -78,7 +78,7 @@ func TestKeepAliveBesideAWait(t *testing.T) {
 		_, err := c.Wait(ctx, make([]WC, 1))
 		waits <- err
 	}()
-	require.Eventually(t, func() bool { return len(c.wait.turn) > 0 }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(c.wait.waiter) > 0 }, 30*time.Second, time.Millisecond)
 	for range 2 {
 		require.Eventually(t, q.keep.flying.Load, 30*time.Second, time.Millisecond)
 		standin.Complete(q.Num(), keepAliveID, uint32(WCSuccess)) // and raises no event

@@ -29,9 +29,9 @@ const (
 // leaves room for more headers ([RoCEMTU]).
 const probeHeaders = 20
 
-// probePatience is how long a probe is under way before it counts as lost. By then TCP has
+// probeTimeout is how long a probe is under way before it counts as lost. By then TCP has
 // sent it again.
-const probePatience = 500 * time.Millisecond
+const probeTimeout = 500 * time.Millisecond
 
 // barrier waits until the peer is ready, or not, and tells it whether this side is. probe is
 // the path MTU in bytes, or 0 for no probe.
@@ -59,8 +59,8 @@ func (l *Link) barrier(ctx context.Context, conn net.Conn, ok bool, probe int) e
 	}
 	err = errors.Join(err, <-sent)
 	silent := ctx.Err() != nil || errors.Is(err, syscall.ETIMEDOUT) // the connection did not end
-	missed := !head.IsZero() && time.Since(head) >= probePatience
-	unheard := probe > 0 && time.Since(begun) >= probePatience && unacknowledged(conn) >= probe
+	missed := !head.IsZero() && time.Since(head) >= probeTimeout
+	unheard := probe > 0 && time.Since(begun) >= probeTimeout && unacknowledged(conn) >= probe
 	switch {
 	case err != nil && silent && (missed || unheard):
 		return opError("link with", conn.RemoteAddr().String(), class(ErrPathMTU, cmp.Or(ctx.Err(), err)), "set ConnectConfig.MTU, or the MTU of the route")

@@ -51,7 +51,7 @@ func TestBarrierProbesThePath(t *testing.T) {
 	near, far := net.Pipe()
 	var heard sync.WaitGroup
 	heard.Add(2)
-	go func() { heard.Wait(); time.Sleep(probePatience); cancel() }()
+	go func() { heard.Wait(); time.Sleep(probeTimeout); cancel() }()
 	errs := run(ctx, &readBytes{&narrow{near, 1500}, 3 + 4096 + probeHeaders, heard.Done}, &readBytes{far, 3, heard.Done}, 4096)
 	require.ErrorIs(t, errs[1], ErrPathMTU)
 	require.ErrorIs(t, errs[1], context.Canceled)
@@ -72,7 +72,7 @@ func TestBarrierProbesThePath(t *testing.T) {
 	go func() {
 		io.ReadFull(far, make([]byte, 3+1024+probeHeaders))
 		far.Write([]byte{linkProbe, 4, 20, 0})
-		time.Sleep(probePatience)
+		time.Sleep(probeTimeout)
 		far.Close()
 	}()
 	err = new(Link).barrier(t.Context(), near, true, 1024)

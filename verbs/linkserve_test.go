@@ -36,7 +36,7 @@ func linkServer(t *testing.T, p [2]rig.Port, cfg verbs.LinkConfig, serve func(co
 	return l.Addr().String(), failed, stop
 }
 
-// Clients come, get replies and go, beside strangers that talk nonsense and
+// Clients come, get replies and go, beside connections that talk nonsense and
 // clients that fail; when the server ends all of them notice.
 func TestServeLinks(t *testing.T) {
 	p := rig.NeedAddresses(t, rig.Ports(t))
@@ -46,12 +46,12 @@ func TestServeLinks(t *testing.T) {
 	address, failed, stop := linkServer(t, p, cfg, rig.Echo)
 	cfg.Dialer = rig.DialFrom(p[0])
 
-	stranger, err := cfg.Dialer.DialContext(ctx, "tcp", address)
+	other, err := cfg.Dialer.DialContext(ctx, "tcp", address)
 	require.NoError(t, err)
-	_, err = stranger.Write([]byte("GET / HTTP/1.1\r\n\r\n, and more than an address would have"))
+	_, err = other.Write([]byte("GET / HTTP/1.1\r\n\r\n, and more than an address would have"))
 	require.NoError(t, err)
 	require.ErrorIs(t, <-failed, verbs.ErrMessage)
-	require.NoError(t, stranger.Close())
+	require.NoError(t, other.Close())
 
 	var clients sync.WaitGroup
 	for g := range 4 {

@@ -25,10 +25,10 @@ func (l *listeners) wake() {
 
 // listen waits for the poll lock, until state has that value, or for the end of the
 // context, and reports whether the caller has the poll lock. Code that sets the state
-// calls rouse afterwards. An extra token only makes the caller look again.
+// calls wake afterwards. An extra token only makes the caller look again.
 func (l *listeners) listen(ctx context.Context, rt *router, state *atomic.Bool, value bool) bool {
 	l.count.Add(1)
-	turn := state.Load() != value && rt.turn.Take(l.token, ctx.Done())
+	turn := state.Load() != value && rt.pollLock.Take(l.token, ctx.Done())
 	if l.count.Add(-1) > 0 && state.Load() == value {
 		l.wake() // the next one
 	}
@@ -54,7 +54,7 @@ func (e *ending) listen(ctx context.Context, rt *router) bool {
 // caller holds.
 func (e *ending) look(ctx context.Context, rt *router) error {
 	if !e.flying.Load() {
-		rt.turn.Release()
+		rt.pollLock.Release()
 		return nil
 	}
 	return rt.look(ctx)

@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// maskedStep is one operation with its answer, for a check of linearizability.
+// maskedStep is one operation with its reply, for a check of linearizability.
 type maskedStep struct {
 	add         verbs.MaskedFetchAdd
 	cas         verbs.MaskedCmpSwap

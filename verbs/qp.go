@@ -41,7 +41,7 @@ func (t QPType) String() string {
 }
 
 // DefaultQKey is the queue key of UD queue pairs that set none. It keeps
-// strangers' datagrams out by accident only; it is no secret.
+// other programs' datagrams out by accident only; it is no secret.
 const DefaultQKey = 0x11111111
 
 // QPConfig configures a queue pair.
@@ -129,7 +129,7 @@ type QP struct {
 
 	modify    sync.Mutex    // one state transition at a time
 	state     atomic.Uint32 // as last set by this program; the device may be in error already
-	death     death
+	terminal  terminalState
 	requester atomic.Pointer[Requester] // that posts its sends
 	receiver  atomic.Pointer[Receiver]  // that posts its receives
 	peer      atomic.Pointer[string]    // the connected peer, for errors
@@ -289,7 +289,7 @@ func (q *QP) Close() error {
 			q.freeKeepAlive()
 			cgo.FreePostPath(q.path)
 			q.unshare()
-			q.die(opError("use", q.named(), ErrClosed))
+			q.terminate(opError("use", q.named(), ErrClosed))
 			return nil
 		})
 	})

@@ -237,7 +237,7 @@ func (r *Receiver) takeDown(cause error) {
 	if r.closed.Load() { // Close does so
 		return
 	}
-	r.takeDownIn(r.qp.die(cause))
+	r.takeDownIn(r.qp.terminate(cause))
 }
 
 func (r *Receiver) takeDownIn(life uint32) {
@@ -257,7 +257,7 @@ func (r *Receiver) busy() bool { return r.posted.Load() > 0 }
 func (r *Receiver) cut() {
 	rt := r.router
 	rt.hold()
-	defer rt.turn.Release()
+	defer rt.pollLock.Release()
 	finish(func() {
 		drained := rt.pollAll()
 		for i := range r.slots {
@@ -294,7 +294,7 @@ func (r *Receiver) end() error {
 	busy := r.busy()
 	r.posting.Unlock()
 	if busy {
-		r.qp.dieIn(life, opError("use", r.qp.named(), ErrClosed))
+		r.qp.terminateIn(life, opError("use", r.qp.named(), ErrClosed))
 		r.takeDownIn(life)
 	}
 	for pause := backoff.New(20*time.Microsecond, time.Millisecond); r.inside.Load() > 0; pause.Sleep() {

@@ -62,7 +62,7 @@ func TestReceiverHandsOutInOrder(t *testing.T) {
 		strays := r.router.stray.Load()
 		standin.Receive(q.Num(), old, 5, nil)
 		r.router.hold()
-		require.NoError(t, r.router.glanceOnce())
+		require.NoError(t, r.router.pollOnceLocked())
 		require.Equal(t, strays+1, r.router.stray.Load())
 	}
 	imm := uint32(77)
@@ -114,7 +114,7 @@ func TestReceiverWithoutWaiting(t *testing.T) {
 	_, _, err = r.TryReceive(buf[:15])
 	require.ErrorIs(t, err, ErrAttributes, "the longest message would not fit")
 	r.arrive(2, "three")
-	q.die(fmt.Errorf("the cause"))
+	q.terminate(fmt.Errorf("the cause"))
 	m, ok, err := r.TryReceive(buf)
 	require.NoError(t, err)
 	require.True(t, ok, "it came before the end")
@@ -176,7 +176,7 @@ func TestReceiverHandsOutBeforeTheEnd(t *testing.T) {
 	r.arrive(1, "two")
 	standin.Complete(q.Num(), r.id(2), uint32(WCFlushed))
 	cause := fmt.Errorf("the cause")
-	q.die(cause)
+	q.terminate(cause)
 	for _, want := range []string{"one", "two"} {
 		m, err := r.Receive(ctx, buf)
 		require.NoError(t, err)

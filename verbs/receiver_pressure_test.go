@@ -249,7 +249,7 @@ func TestReceiverNewBesideReset(t *testing.T) {
 	require.NoError(t, s.QP.Close())
 }
 
-// A datagram that is too long is dropped: a stranger does not end the service.
+// A datagram that is too long is dropped: an unknown sender does not end the service.
 func TestReceiverLongDatagram(t *testing.T) {
 	a, b := rig.NewPair(t, verbs.QPConfig{Type: verbs.UD}, verbs.CQConfig{}, verbs.ConnectConfig{})
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -266,7 +266,7 @@ func TestReceiverLongDatagram(t *testing.T) {
 	buf := make([]byte, 64)
 	m, err := r.Receive(ctx, buf)
 	t.Log(m.Len, err, b.QP.Err())
-	require.NoError(t, err, "a stranger's datagram must not end the service")
+	require.NoError(t, err, "an unknown sender's datagram must not end the service")
 	require.Equal(t, 64, m.Len)
 	require.Equal(t, a.MR.Bytes()[:64], buf[:m.Len])
 }

@@ -35,7 +35,7 @@ func (r *Receiver) deliver(id uint64, wc *WC) bool {
 			r.arrived()
 		}
 	default:
-		r.qp.die(opError("receive on", r.qp.named(), wc.Err()))
+		r.qp.terminate(opError("receive on", r.qp.named(), wc.Err()))
 	}
 	return true
 }
@@ -106,8 +106,8 @@ func (r *Receiver) Receive(ctx context.Context, buf []byte) (Message, error) {
 			return Message{}, opError(op, r.qp.named(), err)
 		}
 		if err := r.wait(ctx); err != nil {
-			if rt := r.router; rt.turn.Try() { // even with an ended context, poll once
-				_ = rt.glanceOnce()
+			if rt := r.router; rt.pollLock.Try() { // even with an ended context, poll once
+				_ = rt.pollOnceLocked()
 			}
 			if m, ok := r.next(buf); ok {
 				return m, nil
@@ -178,7 +178,7 @@ func (r *Receiver) message(i uint32, buf []byte) Message {
 func (r *Receiver) again(i uint32) {
 	life, _ := r.qp.lived()
 	if err := r.post(i); err != nil {
-		r.qp.dieIn(life, err)
+		r.qp.terminateIn(life, err)
 	}
 }
 
@@ -201,7 +201,7 @@ func (r *Receiver) over() error {
 
 func (r *Receiver) drain() {
 	r.router.hold()
-	defer r.router.turn.Release()
+	defer r.router.pollLock.Release()
 	r.router.pollAll()
 }
 
@@ -218,9 +218,9 @@ func (r *Receiver) wait(ctx context.Context) error {
 	if r.something() {
 		return nil
 	}
-	if rt.turn.Try() || rt.turn.Take(r.wake, ctx.Done()) {
+	if rt.pollLock.Try() || rt.pollLock.Take(r.wake, ctx.Done()) {
 		if r.something() {
-			rt.turn.Release()
+			rt.pollLock.Release()
 			return nil
 		}
 		if err := rt.look(ctx); err != nil && ctx.Err() == nil {
@@ -236,7 +236,7 @@ func (r *Receiver) wait(ctx context.Context) error {
 
 // something reports whether there is a reason to look.
 func (r *Receiver) something() bool {
-	return r.some.Load() > 0 || r.closed.Load() || r.flushed.Load() || r.reset.Load() || r.qp.death.dead.Load()
+	return r.some.Load() > 0 || r.closed.Load() || r.flushed.Load() || r.reset.Load() || r.qp.terminal.dead.Load()
 }
 
 // notify wakes all waiting goroutines, after the end.

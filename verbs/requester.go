@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/backoff"
-	"github.com/goverbs/goverbs/internal/turn"
+	"github.com/goverbs/goverbs/internal/chanmutex"
 )
 
 // RequesterConfig configures a requester. The zero value is fine.
@@ -65,7 +65,7 @@ type Requester struct {
 	result0 SGE    // the first slot's
 	mark    uint64 // lies there before
 
-	posting turn.Turn // owns batch
+	posting chanmutex.Mutex // owns batch
 	batch   *Batch
 
 	slots    []slot
@@ -107,7 +107,7 @@ type slot struct {
 	life uint32 // of the queue pair, if err is errUnexplained
 }
 
-// errUnexplained is for a flushed request of a queue pair without a cause of death
+// errUnexplained is for a flushed request of a queue pair without a cause of its end
 // yet: the cause is about to be known.
 var errUnexplained = errors.New("flushed")
 
@@ -148,7 +148,7 @@ func NewRequester(qp *QP, cfg RequesterConfig) (*Requester, error) {
 
 func newRequester(qp *QP, cfg RequesterConfig) (*Requester, error) {
 	n := min(qp.MaxSendWR(), maxSlots)
-	r := &Requester{qp: qp, linger: cfg.Linger, posting: turn.New(), mark: rand.Uint64(), slots: make([]slot, n), freed: make(chan struct{}, 1), free: make([]uint32, n)}
+	r := &Requester{qp: qp, linger: cfg.Linger, posting: chanmutex.New(), mark: rand.Uint64(), slots: make([]slot, n), freed: make(chan struct{}, 1), free: make([]uint32, n)}
 	r.capacity = int32(n)
 	r.credits.Store(r.capacity)
 	for i := range r.slots {
@@ -207,7 +207,7 @@ func (r *Requester) close() error {
 	r.posting.Take(nil, nil) // no more posts
 	defer r.posting.Release()
 	end()
-	r.answered()
+	r.waitTaken()
 	r.qp.sendCQ.unroute(r.index, len(r.slots), r.cutOff)
 	r.qp.requester.Store(nil)
 	r.qp.life.RemoveChild("requester")
@@ -220,8 +220,8 @@ func (r *Requester) close() error {
 // busy reports whether anything is under way.
 func (r *Requester) busy() bool { return r.credits.Load() < r.capacity }
 
-// Close waits here until all calls have taken their results, which are ready.
-func (r *Requester) answered() {
+// waitTaken waits until all calls have taken their results, which are ready.
+func (r *Requester) waitTaken() {
 	for pause := backoff.New(10*time.Microsecond, time.Millisecond); ; pause.Sleep() {
 		r.mu.Lock()
 		taken := len(r.slots) - len(r.free)
@@ -236,7 +236,7 @@ func (r *Requester) answered() {
 // is for programs with lists under way ([Requester.Go]) that no goroutine waits for.
 func (r *Requester) Poll() {
 	if rt := r.router; rt.try() {
-		_ = rt.glanceOnce() // goroutines that wait get the error
+		_ = rt.pollOnceLocked() // goroutines that wait get the error
 	}
 }
 

@@ -413,7 +413,7 @@ func TestRequesterNeeds(t *testing.T) {
 // left out of that acknowledgement (ack_psn of rxe_resp.c): they have their data.
 func TestReadsBehindLostWrites(t *testing.T) {
 	a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{AckTimeout: 4 * time.Millisecond, Retries: 7})
-	if lab.In() { // so that the acknowledgement of a WRITE gets lost with the answer to the READ behind it
+	if lab.In() { // so that the acknowledgement of a WRITE gets lost with the reply to the READ behind it
 		lab.ImpairWire(t, lab.Impairment{Burst: lab.Burst{Begin: 0.05, End: 0.3}})
 	}
 	r, far := newRequester(t, a, verbs.RequesterConfig{}), b.MR.Region()

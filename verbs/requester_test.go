@@ -197,7 +197,7 @@ func requestersForMany(t *testing.T, cc verbs.CQConfig, cut bool) {
 	seed := testseed.New(t)
 	p := rig.Ports(t)
 	a, b := rig.NewSide(t, p[0], verbs.QPConfig{MaxSendWR: 12}, cc), rig.NewSide(t, p[1], verbs.QPConfig{}, verbs.CQConfig{})
-	// On a host with other work an answer may come late, and is asked for again.
+	// On a host with other work a reply may come late, and is asked for again.
 	patient := verbs.ConnectConfig{AckTimeout: 4 * time.Second}
 	qps := []*verbs.QP{a.QP}
 	{

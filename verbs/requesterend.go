@@ -32,7 +32,7 @@ func (r *Requester) failure(s *slot, wc *WC) error {
 	if wc.Status() != WCFlushed {
 		err := r.refuse(s.what, wc.Err())
 		if cause == nil {
-			r.qp.die(err)
+			r.qp.terminate(err)
 		}
 		return err
 	}
@@ -123,14 +123,14 @@ func (r *Requester) waitUnder(ctx context.Context, s *slot) bool {
 	}()
 	for s.flying.Load() {
 		var err error
-		if rt.turn.Try() || s.listen(ctx, rt) {
+		if rt.pollLock.Try() || s.listen(ctx, rt) {
 			err = s.look(ctx, rt)
 		}
 		switch {
 		case !s.flying.Load():
 		case ctx.Err() != nil:
-			if rt.turn.Try() { // what has succeeded by now is a success
-				_ = rt.glanceOnce()
+			if rt.pollLock.Try() { // what has succeeded by now is a success
+				_ = rt.pollOnceLocked()
 			}
 			returned = true
 			return !s.flying.Load()
@@ -171,12 +171,12 @@ func (r *Requester) takeDown(cause error) {
 	if r.closed.Load() { // Close does so
 		return
 	}
-	r.flush(r.qp.die(cause), cause)
+	r.flush(r.qp.terminate(cause), cause)
 }
 
 // takeDownIn is takeDown for what is under way in that life of the queue pair.
 func (r *Requester) takeDownIn(life uint32, cause error) {
-	r.qp.dieIn(life, cause)
+	r.qp.terminateIn(life, cause)
 	r.flush(life, cause)
 }
 
@@ -206,7 +206,7 @@ func (r *Requester) flushBeside(life uint32, cause error) {
 func (r *Requester) cut(cause error) {
 	rt := r.router
 	rt.hold()
-	defer rt.turn.Release()
+	defer rt.pollLock.Release()
 	finish(func() {
 		drained := rt.pollAll() // what had succeeded did
 		for i := range r.slots {

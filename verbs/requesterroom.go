@@ -22,11 +22,11 @@ func (r *Requester) room(ctx context.Context, what uint32, n int) (uint32, error
 			}
 			continue
 		}
-		if !rt.turn.Take(nil, ctx.Done()) {
+		if !rt.pollLock.Take(nil, ctx.Done()) {
 			return 0, r.refuse(what, ctx.Err())
 		}
 		if int(r.credits.Load()) >= n || r.qp.Err() != nil {
-			rt.turn.Release()
+			rt.pollLock.Release()
 			continue
 		}
 		switch err := rt.look(ctx); {
@@ -56,15 +56,15 @@ func (r *Requester) waitForSlot(ctx context.Context) error {
 			if int(r.unwaited.Load()) < len(r.slots) { // a slot is waited for by now
 				return nil
 			}
-			return class(ErrQueueFull, errors.New("nobody waits for what was started: see Pending.Wait"))
+			return class(ErrQueueFull, errors.New("what was started is not waited for: see Pending.Wait"))
 		}
 	}
 	rt := r.router
-	if !rt.turn.Take(r.freed, ctx.Done()) {
+	if !rt.pollLock.Take(r.freed, ctx.Done()) {
 		return ctx.Err()
 	}
 	if r.hasSlot() {
-		rt.turn.Release()
+		rt.pollLock.Release()
 		return nil
 	}
 	err := rt.look(ctx)

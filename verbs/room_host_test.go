@@ -15,7 +15,7 @@ import (
 )
 
 // The queue holds eight requests: a list waits until all of it fits, its context's
-// end at most, and what it waited for is the device's answer, not the slots alone.
+// end at most, and what it waited for is the device's completion, not the slots alone.
 func TestListsWaitForRoom(t *testing.T) {
 	eachHostCQ(t, func(t *testing.T, cc CQConfig) {
 		_, _, _, q := hostSide(t, cc)
@@ -117,7 +117,7 @@ func TestTurnsOfRoom(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.none()
-			require.True(t, rt.turn.Try())
+			require.True(t, rt.pollLock.Try())
 			var wg sync.WaitGroup
 			wg.Go(func() {
 				_, err := r.room(t.Context(), opRead, 1)
@@ -125,10 +125,10 @@ func TestTurnsOfRoom(t *testing.T) {
 			})
 			time.Sleep(20 * time.Millisecond)
 			c.some()
-			rt.turn.Release()
+			rt.pollLock.Release()
 			within(t, 5*time.Second, "room", wg.Wait)
-			require.True(t, rt.turn.Try(), "the turn was kept")
-			rt.turn.Release()
+			require.True(t, rt.pollLock.Try(), "the poll lock was kept")
+			rt.pollLock.Release()
 			r.free = free
 		})
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/backoff"
-	"github.com/goverbs/goverbs/internal/turn"
+	"github.com/goverbs/goverbs/internal/chanmutex"
 )
 
 // router hands the completions of a queue to the requesters and receivers that it
@@ -33,8 +33,8 @@ type router struct {
 
 	wanted atomic.Int32 // goroutines that want the poll lock before those that wait for completions
 
-	turn turn.Turn // the poll lock, guards the rest
-	wcs  [64]WC
+	pollLock chanmutex.Mutex // the poll lock, guards the rest
+	wcs      [64]WC
 	// stray counts completions without an owner: of requests that were posted past the
 	// requesters, or of a queue pair that was taken down.
 	stray atomic.Uint64
@@ -68,7 +68,7 @@ func (c *CQ) routeTo(n int, who func(rt *router, at uint64) routed) error {
 	rt := c.router.Load()
 	if rt == nil {
 		if rt = c.idle; rt == nil {
-			rt = &router{cq: c, turn: turn.New()}
+			rt = &router{cq: c, pollLock: chanmutex.New()}
 			rt.table.Store(&[]routed{nil}) // place 0 is for the numbers of other requests
 		}
 	}
@@ -123,7 +123,7 @@ func (c *CQ) unroute(at uint64, n int, cutOff bool) {
 	if rt.serves--; rt.serves == 0 {
 		rt.hold()
 		c.router.Store(nil) // with the poll lock: a later holder polls no more
-		rt.turn.Release()
+		rt.pollLock.Release()
 		c.idle = rt
 		c.wait.unfollow()
 	}
@@ -167,14 +167,14 @@ var errUnrouted = errors.New("nothing is routed")
 
 // try acquires the poll lock if it is free, unless a high-priority waiter wants it. Used
 // by busy pollers.
-func (rt *router) try() bool { return rt.wanted.Load() == 0 && rt.turn.Try() }
+func (rt *router) try() bool { return rt.wanted.Load() == 0 && rt.pollLock.Try() }
 
 // look waits for completions, hands them out and releases the poll lock, which the
 // caller holds. It may return without any. Its error is the context's, or that of a
 // broken queue.
 func (rt *router) look(ctx context.Context) error {
 	if rt.wanted.Load() > 0 {
-		rt.turn.Release()
+		rt.pollLock.Release()
 		time.Sleep(20 * time.Microsecond)
 		return nil
 	}
@@ -197,7 +197,7 @@ func (rt *router) look(ctx context.Context) error {
 
 // handOut delivers the first n completions of wcs and releases the poll lock.
 func (rt *router) handOut(n int) {
-	defer rt.turn.Release()
+	defer rt.pollLock.Release()
 	rt.deliver(rt.wcs[:n])
 }
 
@@ -211,9 +211,9 @@ func (rt *router) pollOnce() (int, error) {
 	return n, nil
 }
 
-// glanceOnce polls once, with the poll lock, and releases it.
-func (rt *router) glanceOnce() error {
-	defer rt.turn.Release()
+// pollOnceLocked polls once, with the poll lock, and releases it.
+func (rt *router) pollOnceLocked() error {
+	defer rt.pollLock.Release()
 	_, err := rt.pollOnce()
 	return err
 }
@@ -263,8 +263,8 @@ func (rt *router) deliver(wcs []WC) {
 // which ends its use of memory too. Where the queue cannot be polled it resets at once.
 // In another life the queue pair is left alone ([errRevived]).
 func (rt *router) reclaim(q *QP, life uint32, busy func() bool) error {
-	const patience = 2 * time.Second
-	end := time.Now().Add(patience)
+	const timeout = 2 * time.Second
+	end := time.Now().Add(timeout)
 	for pause := backoff.New(20*time.Microsecond, 5*time.Millisecond); busy() && time.Now().Before(end); pause.Sleep() {
 		// rxe looks at what is posted to a queue pair in error only when it is
 		// told of the error again.
@@ -273,8 +273,8 @@ func (rt *router) reclaim(q *QP, life uint32, busy func() bool) error {
 		} else if err != nil {
 			break
 		}
-		if rt.turn.Try() {
-			if err := rt.glanceOnce(); err != nil {
+		if rt.pollLock.Try() {
+			if err := rt.pollOnceLocked(); err != nil {
 				break
 			}
 		}
@@ -305,7 +305,7 @@ func (rt *router) broken(err error) {
 func (rt *router) hold() {
 	rt.wanted.Add(1)
 	defer rt.wanted.Add(-1)
-	for pause := backoff.New(10*time.Microsecond, time.Millisecond); !rt.turn.Try(); pause.Sleep() {
+	for pause := backoff.New(10*time.Microsecond, time.Millisecond); !rt.pollLock.Try(); pause.Sleep() {
 		rt.cq.wake()
 	}
 }

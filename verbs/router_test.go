@@ -8,13 +8,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/internal/chanmutex"
 	"github.com/goverbs/goverbs/internal/testseed"
-	"github.com/goverbs/goverbs/internal/turn"
 )
 
 // bareRouter serves requesters without queue pairs.
 func bareRouter(requesters, slots int) *router {
-	rt := &router{cq: &CQ{}, turn: turn.New()}
+	rt := &router{cq: &CQ{}, pollLock: chanmutex.New()}
 	table := make([]routed, requesters)
 	for i := range table {
 		r := &Requester{router: rt, index: uint64(i), slots: make([]slot, slots), qp: &QP{typ: RC}}

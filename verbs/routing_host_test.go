@@ -69,7 +69,7 @@ func TestQueueIsTheProgramsAfterClose(t *testing.T) {
 	_, _, c, q := hostSide(t, CQConfig{PollOnly: true})
 	r, err := NewRequester(q, RequesterConfig{})
 	require.NoError(t, err)
-	life := q.die(errors.New("died"))
+	life := q.terminate(errors.New("died"))
 	asked := 0
 	err = r.router.reclaim(q, life, func() bool {
 		if asked++; asked == 1 {
@@ -94,7 +94,7 @@ func TestReclaimedQueuePairStaysEnded(t *testing.T) {
 	q.onEnd(func(cause error) { ended <- cause })
 	done := q.Done()
 	cause := errors.New("died")
-	life := q.die(cause)
+	life := q.terminate(cause)
 	require.NoError(t, q.stateIn(life, StateReset))
 	require.Equal(t, StateReset, q.State())
 	require.Equal(t, cause, q.Err())
@@ -188,7 +188,7 @@ func TestPollsThatBeganBefore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, _, c, q := hostSide(t, CQConfig{})
 			if name == "wait" { // it waits for another one, which ends
-				c.wait.turn <- struct{}{}
+				c.wait.waiter <- struct{}{}
 			}
 			type result struct {
 				n   int
@@ -209,7 +209,7 @@ func TestPollsThatBeganBefore(t *testing.T) {
 					// What an engine posts is faster than the goroutine that waits.
 					standin.Complete(q.Num(), 1<<48|5, uint32(WCSuccess)) // tag 5 of the first place
 					time.Sleep(10 * time.Millisecond)
-					<-c.wait.turn
+					<-c.wait.waiter
 				}()
 			}
 			e := &taker{}

@@ -12,7 +12,7 @@ import (
 )
 
 // Devices agree on options beyond the specification through the unchanged libmlx5: each
-// takes of the peer's offer what it has too, and of a stranger's nothing.
+// takes of the peer's offer what it has too, and of an unknown device's nothing.
 func TestSimulatedECE(t *testing.T) {
 	simulated(t, "mlx5")
 	const vendor, options = 0x15b3, 0x30000006

@@ -163,7 +163,7 @@ func TestSimulatedStreamsRoom(t *testing.T) {
 
 // Timers and counts of retries reach the device as they were asked for. A machine that
 // stands still makes a try late; a timer that is too long does so with all.
-func TestSimulatedPatience(t *testing.T) {
+func TestSimulatedYieldPolicy(t *testing.T) {
 	simulated(t, "mlx5")
 	patient := verbs.ConnectConfig{AckTimeout: 4 * time.Millisecond, Retries: 3, RNRTimer: 20 * time.Millisecond, RNRRetries: 1}
 	fails := func(status verbs.WCStatus, least time.Duration, post func(a, b *rig.Side, batch *verbs.Batch)) {

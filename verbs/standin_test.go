@@ -185,11 +185,11 @@ func TestPartialPost(t *testing.T) {
 func TestPollErrors(t *testing.T) {
 	s, _, cq := newStandin(t)
 	wcs := make([]verbs.WC, 4)
-	for answer, want := range map[int]syscall.Errno{-1: syscall.EIO, -2: syscall.EIO, -int(syscall.EINVAL): syscall.EINVAL} {
-		s.FailPolls(answer)
+	for status, want := range map[int]syscall.Errno{-1: syscall.EIO, -2: syscall.EIO, -int(syscall.EINVAL): syscall.EINVAL} {
+		s.FailPolls(status)
 		n, err := cq.Poll(wcs)
 		require.Zero(t, n)
-		require.ErrorIs(t, err, want, "%d", answer)
+		require.ErrorIs(t, err, want, "%d", status)
 	}
 	s.FailPolls(0)
 	n, err := cq.Poll(wcs)

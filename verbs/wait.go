@@ -31,11 +31,11 @@ func (c *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 		return 0, err
 	}
 	select {
-	case c.wait.turn <- struct{}{}:
+	case c.wait.waiter <- struct{}{}:
 	case <-ctx.Done():
 		return 0, opError("wait for", c.life.Label, ctx.Err())
 	}
-	defer func() { <-c.wait.turn }()
+	defer func() { <-c.wait.waiter }()
 
 	if err := ctx.Err(); err != nil {
 		return 0, opError("wait for", c.life.Label, err)
@@ -53,7 +53,7 @@ func (c *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 // pollAWhile polls for PollFor before parking, and less if a goroutine wants the router's poll lock. It leaves
 // a single poll to park, which polls in the same crossing into C in which it requests an event.
 func (c *CQ) pollAWhile(ctx context.Context, by *router, wcs []WC) (int, error) {
-	spins := c.patience.spins(c.spin)
+	spins := c.yielding.spins(c.spin)
 	if spins == 0 && c.pollFor <= 0 && c.wait.file != nil {
 		if now := c.router.Load(); now != by {
 			return 0, c.taken(by, now)
@@ -61,7 +61,7 @@ func (c *CQ) pollAWhile(ctx context.Context, by *router, wcs []WC) (int, error) 
 		return 0, nil
 	}
 	n, err := c.poll(by, wcs, spins)
-	c.patience.polled(spins, n > 0)
+	c.yielding.polled(spins, n > 0)
 	if c.pollFor <= 0 || n > 0 || err != nil {
 		return n, err
 	}
@@ -82,8 +82,8 @@ func (c *CQ) evict() {
 	}
 	for pause := backoff.New(10*time.Microsecond, time.Millisecond); ; pause.Sleep() {
 		select {
-		case c.wait.turn <- struct{}{}:
-			<-c.wait.turn
+		case c.wait.waiter <- struct{}{}:
+			<-c.wait.waiter
 			return
 		default:
 			c.wake()
@@ -96,10 +96,10 @@ func (c *CQ) wake() { c.wait.interrupt() }
 
 // waiter parks goroutines on a completion channel in the netpoller.
 type waiter struct {
-	cq   *CQ
-	file *os.File
-	conn syscall.RawConn
-	turn chan struct{} // holds a token while a goroutine waits
+	cq     *CQ
+	file   *os.File
+	conn   syscall.RawConn
+	waiter chan struct{} // holds a token while a goroutine waits
 
 	// For step, and owned by the goroutine that put the token there.
 	step  func(uintptr) bool
@@ -125,7 +125,7 @@ func (w *waiter) init(c *CQ, file *os.File) error {
 		return err
 	}
 	w.cq, w.file, w.conn = c, file, conn
-	w.turn = make(chan struct{}, 1)
+	w.waiter = make(chan struct{}, 1)
 	w.step = w.waitStep // bound once: a method value allocates
 	return nil
 }

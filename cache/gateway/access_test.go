@@ -104,9 +104,9 @@ func TestAdmit(t *testing.T) {
 	require.False(t, st.TLS || st.Passwords)
 }
 
-// stranger makes up a command of a client that is not known yet, which has one line for an
+// newClient makes up a command of a client that is not known yet, which has one line for an
 // answer, or ends the connection.
-func stranger(w writer) string {
+func newClient(w writer) string {
 	token := w.of("ann secret", "ann wrong", "bob secret", "ann secret more", " ann  secret", "ann", "", " ", "ann secre", "ann secrett", "an secret", "ann:secret", "carl a:b", "carl a")
 	set := func(n, data string) string {
 		return fmt.Sprintf("set %s %s %s %s%s\r\n%s", w.of("x", "y"), w.of("0", "5", "z"), w.of("0", "-1", "z"), n, w.of("", "", " noreply", " a b"), data)
@@ -124,7 +124,7 @@ func stranger(w writer) string {
 
 // A client without a password gets the replies that memcached -Y sends, up to the end of
 // the connection.
-func TestStrangersAgainstMemcached(t *testing.T) {
+func TestNewClientsAgainstMemcached(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "users")
 	require.NoError(t, os.WriteFile(file, []byte("ann:secret\ncarl:a:b\n"), 0o644))
 	theirs := memcached(t, "-Y", file).nc.RemoteAddr()
@@ -138,7 +138,7 @@ func TestStrangersAgainstMemcached(t *testing.T) {
 		theirs, ours := dial(t, theirs.Network(), theirs.String()), dial(t, "tcp", addr)
 		var said []string
 		for range 10 {
-			said = append(said, stranger(w))
+			said = append(said, newClient(w))
 			want, got := theirs.line(said[len(said)-1]), ours.line(said[len(said)-1])
 			require.Equal(t, want, got, "%q", said)
 			if want == "STORED\r\n" {

@@ -60,7 +60,7 @@ var casOrTime = regexp.MustCompile(` ([ctl])-?\d+`)
 var version = regexp.MustCompile(`VERSION .*`)
 var debug = regexp.MustCompile(`(ME [^ ]+) [^\r\n]*`)
 
-// alike leaves out of an answer what differs between servers: CAS numbers and times.
+// alike leaves out of a reply what differs between servers: CAS numbers and times.
 func alike(answer string) string {
 	answer = numbers.ReplaceAllString(answer, "$1 CAS\r\n")
 	answer = version.ReplaceAllString(answer, "VERSION\r")

@@ -62,12 +62,12 @@ func (p *peer) closes() {
 }
 
 // A client that gives no password has no place for long, whatever else it sends, or does not take.
-func TestStrangersHaveToGo(t *testing.T) {
+func TestUnauthenticatedConnectionsHaveToGo(t *testing.T) {
 	_, addr := newServer(t, Config{Users: map[string]string{"ann": "secret"}, Login: time.Second})
 	ann, silent, loud := dial(t, "tcp", addr), dial(t, "tcp", addr), dial(t, "tcp", addr)
 	require.Equal(t, "STORED\r\n", ann.ask("set x 0 0 10\r\nann secret\r\n"))
 	require.NoError(t, loud.nc.SetWriteDeadline(time.Now().Add(20*time.Second)))
-	for { // no answer is taken
+	for { // no reply is taken
 		if _, err := loud.nc.Write(bytes.Repeat([]byte("get a\r\n"), 10_000)); err != nil {
 			require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
 			break
@@ -78,7 +78,7 @@ func TestStrangersHaveToGo(t *testing.T) {
 }
 
 // Nor does one that has to begin TLS and does not.
-func TestStrangersBeginTLS(t *testing.T) {
+func TestUnauthenticatedClientsBeginTLS(t *testing.T) {
 	ours, _ := certificate(t, "cache")
 	_, addr := newServer(t, Config{TLS: ours, Login: 200 * time.Millisecond})
 	dial(t, "tcp", addr).closes()
@@ -122,7 +122,7 @@ func TestMemoryOfAConnection(t *testing.T) {
 	c = served(t, cfg, nil, "get"+strings.Repeat(" b", 100_000)+"\r\n", "END\r\n")
 	require.LessOrEqual(t, cap(c.line), keep, "after a long line")
 	c = served(t, cfg, users, "get a\r\nget"+strings.Repeat(" a", 100_000), "CLIENT_ERROR unauthenticated\r\n")
-	require.LessOrEqual(t, cap(c.line), keep, "for a stranger's line")
+	require.LessOrEqual(t, cap(c.line), keep, "for the line of an unauthenticated client")
 }
 
 // A key that came by RDMA may be any bytes. None of them ends a line here.

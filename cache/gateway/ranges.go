@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/store"
 )
 
-// Inspector is a [Store] that tells which records it has. Of another store, stats items, slabs, sizes
+// Inspector is a [Store] that lists its records. Of another store, stats items, slabs, sizes
 // and cachedump list nothing.
 //
 // Records have no slabs. What these commands call a slab is a range of sizes: range i has the records

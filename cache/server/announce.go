@@ -43,7 +43,7 @@ func (s *Server) announce() {
 // soon have none. s.mu must be held.
 func (s *Server) pressed() bool {
 	n := s.store.Stats().Arena
-	return n.Limbo > n.Total/64
+	return n.Quarantine > n.Total/64
 }
 
 func (s *Server) announceNow() {

@@ -41,14 +41,14 @@ type client struct {
 	alone   bool      // it was told last that it has no map
 	beats   bool      // it wants to hear from the server when there is nothing new, too
 	// whether the goroutine that takes its messages sends the replies, too
-	answered bool
-	seal     greet.Seal   // of its greeting, if it READs through the target
-	through  bool         // it READs through the target, of which it
-	tell     *wire.Target // is to be told; nil: it has been
-	left     bool         // it has said that it READs nothing any more
-	replies  []byte
-	flushes  int           // that are not over
-	room     chan struct{} // has a token when replies were sent, or something has arrived by RDMA
+	replied bool
+	seal    greet.Seal   // of its greeting, if it READs through the target
+	through bool         // it READs through the target, of which it
+	tell    *wire.Target // is to be told; nil: it has been
+	left    bool         // it has said that it READs nothing any more
+	replies []byte
+	flushes int           // that are not over
+	room    chan struct{} // has a token when replies were sent, or something has arrived by RDMA
 	writer
 }
 
@@ -59,7 +59,7 @@ type scratch struct {
 	report  wire.Report
 }
 
-func poke(c chan struct{}) {
+func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
@@ -132,15 +132,15 @@ func (s *Server) read(ctx context.Context, next func(context.Context) ([]byte, e
 			return err
 		}
 		if b == nil {
-			s.answer(c)
+			s.sendReplies(c)
 			return nil
 		}
 		full, err := s.take(id, c, b)
 		if err != nil {
 			return err
 		}
-		if n%receives == 0 && c.answered { // there may always be more
-			s.answer(c)
+		if n%receives == 0 && c.replied { // there may always be more
+			s.sendReplies(c)
 		}
 		for full { // the client does not take its replies
 			s.mu.Lock()
@@ -192,7 +192,7 @@ func (s *Server) take(id uint64, c *client, b []byte) (full bool, err error) {
 			s.reply(c, &a)
 			s.took(c.by(), latency.Of(&q), came)
 		}
-		if !c.answered {
+		if !c.replied {
 			s.wake(c)
 		}
 		if a.Status == wire.NoMemory { // clients may still READ what was freed
@@ -252,7 +252,7 @@ func (s *Server) tick() {
 			return
 		}
 		s.queues.reap()
-		s.crew.trim()
+		s.workers.trim()
 		begun := time.Now()
 		passed := begun.Sub(last)
 		last = begun

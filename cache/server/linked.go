@@ -59,7 +59,7 @@ func (k *linked) connect(serving context.Context) (err error) {
 	if k.messages, err = s.queues.take(); err != nil {
 		return errors.Join(err, k.conn.Close())
 	}
-	k.inbox = newInbox(&s.crew, k.take)
+	k.inbox = newInbox(&s.workers, k.take)
 	making, made := context.WithTimeout(serving, verbs.ExchangeTimeout)
 	k.link, err = verbs.AcceptLink(making, k.conn, k.config())
 	made()
@@ -90,7 +90,7 @@ func (k *linked) join() error {
 	hello, err := link.Join(k.link, k.reads, k.s.cfg.Connect, k.conn.seal)
 	if err == nil {
 		k.s.mu.Lock()
-		k.c.beats, k.c.answered, k.c.room = hello.Beats, true, k.inbox.came
+		k.c.beats, k.c.replied, k.c.room = hello.Beats, true, k.inbox.came
 		k.s.mu.Unlock()
 		k.s.comesFrom(k.c, k.conn)
 		k.conns, err = k.s.windows.Messages(k.link, hello, receives, k.s.maxRequest())
@@ -174,10 +174,10 @@ func (s *Server) destroy(ctx context.Context, through io.Closer) error {
 
 // inbox runs take on a worker while messages arrive. What arrives before open waits for it.
 type inbox struct {
-	take func() // all that is there
-	crew *crew  // of which one worker runs take
-	run  func()
-	came chan struct{} // has a token when something has arrived, for a worker that waits
+	take    func()   // all that is there
+	workers *workers // of which one worker runs take
+	run     func()
+	came    chan struct{} // has a token when something has arrived, for a worker that waits
 
 	mu      sync.Mutex
 	busy    bool // a worker takes, or it is not open yet
@@ -186,15 +186,15 @@ type inbox struct {
 	running sync.WaitGroup
 }
 
-func newInbox(c *crew, take func()) *inbox {
-	b := &inbox{take: take, crew: c, busy: true, came: make(chan struct{}, 1)}
+func newInbox(c *workers, take func()) *inbox {
+	b := &inbox{take: take, workers: c, busy: true, came: make(chan struct{}, 1)}
 	b.run = b.takeAll // a method value for each run would allocate
 	return b
 }
 
 // arrived is called when there is something. It does not wait.
 func (b *inbox) arrived() {
-	poke(b.came)
+	signal(b.came)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.news = true
@@ -216,7 +216,7 @@ func (b *inbox) open() {
 // begin starts a worker. b.mu must be held.
 func (b *inbox) begin() {
 	b.running.Add(1)
-	b.crew.run(b.run)
+	b.workers.run(b.run)
 }
 
 func (b *inbox) takeAll() {

@@ -18,7 +18,7 @@ import (
 // What arrives is taken, by one goroutine at a time, none of which is there when nothing does; not
 // before the inbox is open, nor after it was closed.
 func TestInbox(t *testing.T) {
-	var c crew
+	var c workers
 	defer c.close()
 	var there, taken, at atomic.Int32
 	b := newInbox(&c, func() {
@@ -125,7 +125,7 @@ func TestQuarantineUntilTargetIsDestroyed(t *testing.T) {
 
 // close waits for the worker that takes what came, which may be for as long as that lasts.
 func TestInboxCloses(t *testing.T) {
-	var c crew
+	var c workers
 	defer c.close()
 	begun, over := make(chan struct{}), make(chan struct{})
 	var done atomic.Bool

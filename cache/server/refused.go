@@ -21,16 +21,16 @@ type Refused struct {
 // Refused returns the counters of a server that has its own address. Those of tenants are
 // [Tenants.Refused].
 func (s *Server) Refused() Refused {
-	if s.door == nil {
+	if s.admission == nil {
 		return Refused{}
 	}
-	return s.door.refused.stats()
+	return s.admission.refused.stats()
 }
 
 // Refused returns the counters of the address that tenants share.
-func (t *Tenants) Refused() Refused { return t.door.refused.stats() }
+func (t *Tenants) Refused() Refused { return t.admission.refused.stats() }
 
-// refusals are the counters of a door.
+// refusals are the counters of an admission.
 type refusals struct {
 	denied, full, silent, crowded, other atomic.Uint64
 }

@@ -26,7 +26,7 @@ func TestRefusalsByCause(t *testing.T) {
 
 // A client with another key, and one that speaks something else, are counted when they are closed.
 func TestRefusedAreCounted(t *testing.T) {
-	d, err := newDoor(t.Context(), "127.0.0.1:0", nil)
+	d, err := newAdmission(t.Context(), "127.0.0.1:0", nil)
 	require.NoError(t, err)
 	d.set("shop", tenant{bytes.Repeat([]byte("k"), greet.MinKey), &Server{links: newQueue(nil), streams: newQueue(nil)}})
 	d.open()

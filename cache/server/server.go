@@ -125,13 +125,13 @@ var ErrClosed = verbs.ErrClosed
 
 // Server is the server of a cache. It is safe for several goroutines.
 type Server struct {
-	cfg     Config
-	addr    net.Addr
-	door    *door  // if it has its own
-	links   *queue // clients that the door has let in, by RDMA
-	streams *queue // and by TCP
-	begun   time.Time
-	epoch   uint32
+	cfg       Config
+	addr      net.Addr
+	admission *admission // if it has its own
+	links     *queue     // clients that have been admitted, by RDMA
+	streams   *queue     // and by TCP
+	begun     time.Time
+	epoch     uint32
 
 	dev     *verbs.Device
 	records *verbs.PD  // of the arena and the queue pairs that READ it
@@ -152,7 +152,7 @@ type Server struct {
 	slow    slow
 	scratch scratch
 	spares  spares
-	crew    crew
+	workers workers
 	tables  tables
 	advice  advice.Advice
 	// places has the number of connections of each client that was let in.
@@ -182,7 +182,7 @@ func Listen(ctx context.Context, address string, cfg Config) (*Server, error) {
 			return nil, err
 		}
 	}
-	d, err := newDoor(ctx, address, cfg.Logger)
+	d, err := newAdmission(ctx, address, cfg.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -190,13 +190,13 @@ func Listen(ctx context.Context, address string, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, d.close())
 	}
-	s.door = d
+	s.admission = d
 	d.set("", tenant{key, s})
 	d.open()
 	return s, nil
 }
 
-// newServer makes a server; its clients are admitted by a door that the caller has.
+// newServer makes a server; its clients are admitted by the caller.
 func newServer(ctx context.Context, addr net.Addr, cfg Config) (*Server, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
@@ -356,10 +356,10 @@ func (s *Server) Serve(ctx context.Context) error {
 	defer context.AfterFunc(s.stopped, cancel)()
 	var others sync.WaitGroup
 	others.Go(func() { s.serveStreams(ctx) })
-	var door error
-	if s.door != nil {
+	var served error
+	if s.admission != nil {
 		others.Go(func() {
-			door = s.door.serve(ctx)
+			served = s.admission.serve(ctx)
 			cancel()
 		})
 	}
@@ -369,18 +369,18 @@ func (s *Server) Serve(ctx context.Context) error {
 	if s.stopped.Err() != nil {
 		return fmt.Errorf("cache: serve: %w", ErrClosed)
 	}
-	return door
+	return served
 }
 
 // SetKey gives a server that has a key another one, for later connections. Tenants have
 // [Tenants.SetKey].
 func (s *Server) SetKey(key []byte) error {
 	key, err := checkKey(key)
-	if err == nil && (s.door == nil || s.cfg.Key == nil) {
+	if err == nil && (s.admission == nil || s.cfg.Key == nil) {
 		err = fmt.Errorf("cache: set key: %w: the server has none of its own", verbs.ErrAttributes)
 	}
 	if err == nil {
-		s.door.set("", tenant{key, s})
+		s.admission.set("", tenant{key, s})
 	}
 	return err
 }
@@ -398,12 +398,12 @@ func (s *Server) Close() error {
 	s.stop()
 	s.tell.Stop()
 	var errs []error
-	if s.door != nil {
-		errs = append(errs, s.door.close())
+	if s.admission != nil {
+		errs = append(errs, s.admission.close())
 	}
 	errs = append(errs, s.links.Close(), s.streams.Close())
 	s.running.Wait()
-	s.crew.close()
+	s.workers.close()
 	errs = append(errs, s.through.close())
 	// Registered memory goes, and the store with it.
 	s.mu.Lock()
@@ -458,7 +458,7 @@ func (s *Server) do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
 		}
 		a := s.store.Do(s.now(), q)
 		a.Value = append(q.Into[:0], a.Value...)
-		quarantine := a.Status == wire.NoMemory && s.store.Stats().Arena.Limbo > 0
+		quarantine := a.Status == wire.NoMemory && s.store.Stats().Arena.Quarantine > 0
 		if s.announce(); quarantine {
 			s.askAll()
 			if s.settled == nil {

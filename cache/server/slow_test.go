@@ -56,7 +56,7 @@ func TestSilentClientsAreSlowedDown(t *testing.T) {
 		defer s.Close()
 		conn, far := net.Pipe()
 		defer far.Close()
-		d := &door{turns: newTurns(1)}
+		d := &admission{turns: newTurns(1)}
 		waits := func(by greet.Transport) (long time.Duration) {
 			begun := time.Now()
 			c := &admitted{Conn: conn}
@@ -118,8 +118,8 @@ func TestSlowedClientsAreTold(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second+1)
 		defer cancel()
 		told := 0
-		d := &door{turns: newTurns(1)}
-		err := d.let(ctx, &admitted{Conn: conn}, s, &greet.Hello{Transport: greet.DC}, patience(func() error { told++; return nil }))
+		d := &admission{turns: newTurns(1)}
+		err := d.let(ctx, &admitted{Conn: conn}, s, &greet.Hello{Transport: greet.DC}, waitingClient(func() error { told++; return nil }))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, 10, told)
 	})

@@ -116,7 +116,7 @@ func (s *Server) Stats() Stats {
 	}
 	streams := modes[ModeTCP]
 	return Stats{
-		Streams: streams, Items: n.Items, Bytes: n.Arena.Live, Memory: n.Arena.Total, Quarantine: n.Arena.Limbo, Table: n.Table, Clients: len(s.clients) - streams,
+		Streams: streams, Items: n.Items, Bytes: n.Arena.Live, Memory: n.Arena.Total, Quarantine: n.Arena.Quarantine, Table: n.Table, Clients: len(s.clients) - streams,
 		Gets: n.Gets, Hits: n.Hits, Sets: n.Sets, Stored: n.Stored, Reported: n.Reports, Evicted: n.Evicted, EvictedIdle: time.Duration(n.EvictedIdle) * time.Millisecond, Moved: n.Moved, Expired: n.Expired,
 		Flushes: n.Flushes, NoMemory: n.NoMemory, Cut: n.Cut - s.through.absent, Epoch: s.epoch, DC: s.throughStats(),
 		Modes: modes, Sizes: s.sizes(), Latencies: s.latency.Load(), EvictedAges: s.store.EvictedAges(),

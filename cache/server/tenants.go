@@ -39,10 +39,10 @@ func (n *Tenant) Check() error {
 
 // Tenants are servers that share an address. It is safe for several goroutines.
 type Tenants struct {
-	door *door
-	make func(context.Context, net.Addr, Config) (*Server, error)
-	ctx  context.Context // ends with Close
-	stop context.CancelFunc
+	admission *admission
+	make      func(context.Context, net.Addr, Config) (*Server, error)
+	ctx       context.Context // ends with Close
+	stop      context.CancelFunc
 
 	mu      sync.Mutex
 	servers map[string]*Server
@@ -66,11 +66,11 @@ type coming struct {
 // is told of clients that are not admitted; nil means none. The list may be empty at
 // first. The Key of a tenant's [Config] is not looked at.
 func ListenTenants(ctx context.Context, address string, list []Tenant, logger *slog.Logger) (*Tenants, error) {
-	d, err := newDoor(ctx, address, logger)
+	d, err := newAdmission(ctx, address, logger)
 	if err != nil {
 		return nil, err
 	}
-	t := &Tenants{door: d, make: newServer, servers: map[string]*Server{}, coming: map[string]*coming{}, failed: make(chan error, 1)}
+	t := &Tenants{admission: d, make: newServer, servers: map[string]*Server{}, coming: map[string]*coming{}, failed: make(chan error, 1)}
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	for i := range list {
 		if err := t.Admit(ctx, &list[i]); err != nil {
@@ -93,7 +93,7 @@ func (t *Tenants) save() error {
 }
 
 // Addr returns the address at which the servers listen.
-func (t *Tenants) Addr() net.Addr { return t.door.listener.Addr() }
+func (t *Tenants) Addr() net.Addr { return t.admission.listener.Addr() }
 
 // Server returns the server of a tenant, or nil. Use it for [Server.Do], [Server.Stats]
 // and [Server.Save]; [Tenants.Serve] serves it.
@@ -188,7 +188,7 @@ func (t *Tenants) join(name string, c *coming, s *Server) error {
 	if t.serving != nil {
 		t.serve(s)
 	}
-	t.door.set(name, tenant{s.cfg.Key, s})
+	t.admission.set(name, tenant{s.cfg.Key, s})
 	return nil
 }
 
@@ -204,7 +204,7 @@ func (t *Tenants) SetKey(name string, key []byte) error {
 	if s == nil {
 		return fmt.Errorf("cache: set key of tenant %.64q: there is none of this name", name)
 	}
-	t.door.set(name, tenant{key, s})
+	t.admission.set(name, tenant{key, s})
 	return nil
 }
 
@@ -213,7 +213,7 @@ func (t *Tenants) SetKey(name string, key []byte) error {
 // records are gone; to keep them, save them first ([Server.Save]). Revoking an unknown
 // tenant is not an error.
 func (t *Tenants) Revoke(name string) error {
-	t.door.remove(name)
+	t.admission.remove(name)
 	t.mu.Lock()
 	if c := t.coming[name]; c != nil {
 		c.revoked = true
@@ -224,7 +224,7 @@ func (t *Tenants) Revoke(name string) error {
 	}
 	s := t.servers[name]
 	delete(t.servers, name)
-	t.door.remove(name) // again: SetKey may have come between
+	t.admission.remove(name) // again: SetKey may have come between
 	t.mu.Unlock()
 	if s == nil {
 		return nil
@@ -264,14 +264,14 @@ func (t *Tenants) Serve(ctx context.Context) error {
 		t.serve(s)
 	}
 	t.mu.Unlock()
-	door := make(chan error, 1)
-	go func() { door <- t.door.serve(ctx) }()
+	served := make(chan error, 1)
+	go func() { served <- t.admission.serve(ctx) }()
 	var err error
 	select {
 	case err = <-t.failed:
 		cancel()
-		err = errors.Join(err, <-door)
-	case err = <-door:
+		err = errors.Join(err, <-served)
+	case err = <-served:
 		cancel()
 	}
 	t.mu.Lock()
@@ -297,7 +297,7 @@ func (t *Tenants) Close() error {
 		c.cancel()
 		<-c.over
 	}
-	errs := []error{t.door.close()}
+	errs := []error{t.admission.close()}
 	for _, s := range servers {
 		errs = append(errs, s.Close())
 	}

@@ -39,10 +39,10 @@ func TestKeysOfTenants(t *testing.T) {
 // A server that has a key may have another one, for later connections.
 func TestSetKey(t *testing.T) {
 	key, other := bytes.Repeat([]byte("k"), greet.MinKey), bytes.Repeat([]byte("o"), greet.MinKey)
-	s := &Server{door: &door{tenants: map[string]tenant{}}, cfg: Config{Key: key}}
-	s.door.set("", tenant{key, s})
+	s := &Server{admission: &admission{tenants: map[string]tenant{}}, cfg: Config{Key: key}}
+	s.admission.set("", tenant{key, s})
 	has := func() []byte {
-		key, whose := s.door.keyOf("")
+		key, whose := s.admission.keyOf("")
 		require.Same(t, s, whose)
 		return key
 	}
@@ -51,7 +51,7 @@ func TestSetKey(t *testing.T) {
 	require.NoError(t, s.SetKey(other))
 	require.Equal(t, other, has())
 	require.Error(t, (&Server{cfg: Config{Key: key}}).SetKey(other), "it is a tenant's")
-	require.Error(t, (&Server{door: s.door}).SetKey(other), "it admits all")
+	require.Error(t, (&Server{admission: s.admission}).SetKey(other), "it admits all")
 	require.Equal(t, other, has())
 }
 
@@ -65,8 +65,8 @@ func TestEmptyKey(t *testing.T) {
 
 // A key that is set just while its tenant is revoked admits no client afterwards.
 func TestKeyOfARevokedTenant(t *testing.T) {
-	d := &door{tenants: map[string]tenant{}}
-	all := Tenants{door: d, servers: map[string]*Server{}}
+	d := &admission{tenants: map[string]tenant{}}
+	all := Tenants{admission: d, servers: map[string]*Server{}}
 	key := bytes.Repeat([]byte("k"), greet.MinKey)
 	for range 2000 {
 		s := &Server{links: newQueue(nil), streams: newQueue(nil), stop: func() {}, tell: time.NewTimer(time.Hour)}
@@ -117,17 +117,17 @@ func TestAdmitHoldsUpNoOther(t *testing.T) {
 
 // A tenant that was revoked while its server was made does not join, and neither does one of closed tenants.
 func TestJoin(t *testing.T) {
-	all := Tenants{door: &door{tenants: map[string]tenant{}}, servers: map[string]*Server{}, coming: map[string]*coming{"red": {}}}
+	all := Tenants{admission: &admission{tenants: map[string]tenant{}}, servers: map[string]*Server{}, coming: map[string]*coming{"red": {}}}
 	s := &Server{}
 	require.ErrorIs(t, all.join("red", &coming{revoked: true}, s), errRevoked)
 	all.closed = true
 	require.ErrorIs(t, all.join("red", &coming{}, s), ErrClosed)
 	require.Empty(t, all.coming)
-	require.Empty(t, all.door.tenants)
+	require.Empty(t, all.admission.tenants)
 	all.closed = false
 	require.NoError(t, all.join("red", &coming{}, nil))
 	require.Empty(t, all.servers)
 	require.NoError(t, all.join("red", &coming{}, s))
 	require.Same(t, s, all.Server("red"))
-	require.Same(t, s, all.door.tenants["red"].server)
+	require.Same(t, s, all.admission.tenants["red"].server)
 }

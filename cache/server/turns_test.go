@@ -13,15 +13,15 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/greet"
 )
 
-// patience is a client that waits.
-type patience func() error
+// waitingClient is a client that waits.
+type waitingClient func() error
 
-func (p patience) Wait() error { return p() }
-func (p patience) Attend(ctx context.Context, f func(context.Context) error) error {
+func (p waitingClient) Wait() error { return p() }
+func (p waitingClient) Attend(ctx context.Context, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-var quietly = patience(func() error { return nil })
+var quietly = waitingClient(func() error { return nil })
 
 // So many have their turn at a time, in the order in which they came. A turn that is ended twice makes
 // room once.
@@ -113,12 +113,12 @@ func TestWaitForATurn(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), long)
 			defer cancel()
 			told := 0
-			_, err = q.take(ctx, "shop", patience(func() error { told++; return nil }))
+			_, err = q.take(ctx, "shop", waitingClient(func() error { told++; return nil }))
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.Equal(t, want, told, long)
 		}
 		gone := errors.New("it has gone")
-		_, err = q.take(t.Context(), "shop", patience(func() error { return gone }))
+		_, err = q.take(t.Context(), "shop", waitingClient(func() error { return gone }))
 		require.ErrorIs(t, err, gone)
 		require.Empty(t, q.waiting)
 		first.over()

@@ -84,7 +84,7 @@ func (s *Server) wake(c *client) {
 	if c.to != nil && !c.busy {
 		c.busy = true
 		c.running.Add(1)
-		s.crew.run(c.send)
+		s.workers.run(c.send)
 	}
 }
 
@@ -96,9 +96,9 @@ func (s *Server) write(c *client) {
 	s.sendAll(c, func(to link.Conn, b []byte) (bool, error) { return true, link.Send(c.ctx, to, b) })
 }
 
-// answer sends what there is for a client in this goroutine, which takes its messages. If that has to
+// sendReplies sends what there is for a client in this goroutine, which takes its messages. If that has to
 // wait for room a worker does it instead, since the room is granted by the client's next messages.
-func (s *Server) answer(c *client) {
+func (s *Server) sendReplies(c *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.to == nil || c.busy {
@@ -156,7 +156,7 @@ func (s *Server) gather(c *client, out []byte) []byte {
 		out = append(out, c.replies...)
 		s.spares.giveBack(c.replies)
 		c.replies = nil
-		poke(c.room)
+		signal(c.room)
 	}
 	return out
 }

@@ -54,13 +54,13 @@ func (n *narrow) Write(_ context.Context, b []byte) error {
 
 // The goroutine that takes a client's messages sends the replies, to all that are there together, and
 // does not wait: what cannot be posted is written by another goroutine, before all that follows.
-func TestAnswers(t *testing.T) {
+func TestReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := tablesRig(t, func(int) error { return nil })
 		defer func() { require.NoError(t, s.Close()) }()
 		ctx, cut := context.WithCancelCause(t.Context())
 		id, c := s.attach(cut, false)
-		c.answered = true
+		c.replied = true
 		n := &narrow{room: 1000}
 		s.connected(ctx, n, c)
 		synctest.Wait()
@@ -96,7 +96,7 @@ func TestAnswers(t *testing.T) {
 		require.NoError(t, s.disconnected(c))
 		n.room = 1
 		ask2 := len(n.replies)
-		s.answer(c)
+		s.sendReplies(c)
 		require.Len(t, n.replies, ask2, "nothing is sent after the end")
 		s.detach(id)
 	})
@@ -121,7 +121,7 @@ func TestOneSendsAtATime(t *testing.T) {
 	defer func() { require.NoError(t, s.Close()) }()
 	ctx, cut := context.WithCancelCause(t.Context())
 	id, c := s.attach(cut, false)
-	c.answered, c.begun = true, true
+	c.replied, c.begun = true, true
 	n := &narrow{}
 	g := gated{n, make(chan struct{}), make(chan struct{})}
 	s.connected(ctx, g, c)
@@ -129,7 +129,7 @@ func TestOneSendsAtATime(t *testing.T) {
 		b := wire.AppendRequest(nil, &wire.Request{ID: n, Epoch: s.epoch, Op: wire.OpGet, Key: []byte("key")})
 		_, err := s.take(id, c, b)
 		require.NoError(t, err)
-		s.answer(c)
+		s.sendReplies(c)
 	}
 	ask(1)
 	<-g.begun
@@ -179,9 +179,9 @@ func TestRoomIsGrantedWhileRequestsWait(t *testing.T) {
 		defer func() { require.NoError(t, s.Close()) }()
 		ctx, cut := context.WithCancelCause(t.Context())
 		id, c := s.attach(cut, false)
-		c.answered, c.begun = true, true
+		c.replied, c.begun = true, true
 		g := granted{&narrow{}, make(chan struct{}, 1)}
-		c.hear = func() error { poke(g.room); return nil }
+		c.hear = func() error { signal(g.room); return nil }
 		s.connected(ctx, g, c)
 		_, err := s.Do(ctx, &wire.Request{Op: wire.OpSet, Key: []byte("key"), Value: make([]byte, 60<<10)})
 		require.NoError(t, err)
@@ -198,12 +198,12 @@ func TestRoomIsGrantedWhileRequestsWait(t *testing.T) {
 		for len(read) == 0 {
 			time.Sleep(time.Millisecond)
 			synctest.Wait()
-			poke(c.room) // something has arrived
+			signal(c.room) // something has arrived
 			require.Less(t, time.Since(s.begun), time.Hour)
 		}
 		require.NoError(t, <-read)
 		for len(g.replies) < many {
-			poke(g.room)
+			signal(g.room)
 			synctest.Wait()
 		}
 		cut(nil)

@@ -4,7 +4,7 @@
  * The thread that is the devices: it looks at the queues of all objects in turn.
  * When there was nothing to do for a while it sleeps longer and longer, up to
  * half a millisecond. Threads of the program do its work when they poll and find
- * nothing; meanwhile it is there for what nobody polls for.
+ * nothing; meanwhile it is there for completions that no program polls for.
  */
 #include "fault.h"
 #include "sim.h"

@@ -67,7 +67,7 @@ int simhca_break(const char *device, uint32_t qpn)
 	return qp ? 0 : ENODEV;
 }
 
-/* As the kernel does it: whoever has the device open is told, and can do nothing more with it than to close it. */
+/* As the kernel does it: each process that has the device open is told, and can do nothing more with it than to close it. */
 int simhca_remove(const char *device)
 {
 	struct sim_device *d;

@@ -124,7 +124,7 @@ int socket(int family, int type, int protocol)
 
 /*
  * A child of vfork closes its own descriptors and has its parent's memory; and there
- * are ways to fork that tell nobody.
+ * are ways to fork without a call that is intercepted.
  */
 int close(int fd)
 {

@@ -30,7 +30,7 @@ struct mx_cq {
 	uint32_t *db; /* what is consumed, and the arming */
 	uint32_t count, size, pi;
 	bool armed, solicited, overrun, overwrites;
-	uint32_t enough, patience; /* completions, and us since the first of them, before an event */
+	uint32_t enough, period; /* completions, and us since the first of them, before an event */
 	uint32_t waiting;          /* completions for which there will be one */
 	uint64_t since;
 };

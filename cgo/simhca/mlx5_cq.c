@@ -29,13 +29,13 @@ static void tell(struct mx_cq *q)
 {
 	if (!q->waiting++)
 		q->since = sim_now();
-	if ((!q->enough && !q->patience) || (q->enough && q->waiting >= q->enough))
+	if ((!q->enough && !q->period) || (q->enough && q->waiting >= q->enough))
 		fire(q);
 }
 
 static bool late(const struct mx_cq *q)
 {
-	return q->armed && q->waiting && q->patience && sim_now() - q->since >= q->patience * 1000ull;
+	return q->armed && q->waiting && q->period && sim_now() - q->since >= q->period * 1000ull;
 }
 
 int mx_modify_cq(struct sim_ctx *c, struct sim_io *io)
@@ -46,7 +46,7 @@ int mx_modify_cq(struct sim_ctx *c, struct sim_io *io)
 	if (!q || a.attr_mask != IBV_CQ_ATTR_MODERATE || a.attr.cq_period > MX_MAX_PERIOD)
 		return sim_refuse(EINVAL, "change of a completion queue: mask %#x, %u us", a.attr_mask, a.attr.cq_period);
 	q->enough = a.attr.cq_count;
-	q->patience = a.attr.cq_period;
+	q->period = a.attr.cq_period;
 	return 0;
 }
 

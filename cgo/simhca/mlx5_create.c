@@ -243,7 +243,7 @@ int mx_create_qp(struct sim_ctx *c, bool ex, struct sim_io *io)
 	q->qpn = MX_QPN0 + q->o.handle;
 	q->uidx = u.uidx;
 	q->made = a;
-	q->ece = ur.ece_options = u.ece_options ? MX_ECE : 0; /* whoever asks is told all */
+	q->ece = ur.ece_options = u.ece_options ? MX_ECE : 0; /* every program is told all */
 	if (dct) {
 		q->dc_key = u.access_key;
 	} else {

@@ -37,7 +37,7 @@ void mx_fail(struct mx_qp *q, uint32_t event)
 	mx_flush_receives(q);
 }
 
-/* A DCT that is lost answers nobody and takes no change. */
+/* A DCT that is lost sends no reply and takes no change. */
 void mx_fail_qp(struct sim_obj *o)
 {
 	struct mx_qp *q = (struct mx_qp *)o;

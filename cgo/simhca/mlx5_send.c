@@ -12,7 +12,7 @@ static int silence(struct mx_qp *q, struct mx_pending *p)
 	uint64_t all = (4096ull << q->attr.timeout) * (q->attr.retry_cnt + 1);
 
 	if (q->type == IBV_QPT_UC)
-		return MX_DONE; /* nobody is told */
+		return MX_DONE; /* no process is told */
 	if (!p->since)
 		p->since = sim_now();
 	if (!q->attr.timeout || sim_now() - p->since < all) /* 0 is without end */

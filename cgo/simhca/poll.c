@@ -1,7 +1,7 @@
 //go:build simhca && linux && cgo
 
 /*
- * Whoever polls an empty completion queue lends the devices its thread: while programs
+ * A program that polls an empty completion queue lends the devices its thread: while programs
  * spin, and CPUs are few, the thread of the devices may get none for milliseconds.
  * So the calls that poll are watched, where the library has its pointers to them.
  */

@@ -76,7 +76,7 @@ static void put_device(const char *root, const struct sim_device *d)
 #undef FILE
 }
 
-/* Nobody but us may have written what the library reads there. */
+/* No other user may have written what the library reads there. */
 static bool trusted(const char *path)
 {
 	struct stat st;
@@ -124,7 +124,7 @@ bool sim_sysfs(void)
 		put(made, "class/infiniband_verbs/abi_version", "6\n");
 		for (int i = 0; i < sim_ndevices; i++)
 			put_device(made, &sim_devices[i]);
-		/* Somebody else may have been faster; what it made is the same. */
+		/* Another process may have been faster; what it made is the same. */
 		if (failed || (rename(made, root) && !trusted(root))) {
 			sim_print("the folder %s cannot be written", root);
 			return false;

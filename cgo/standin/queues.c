@@ -204,7 +204,7 @@ static uint32_t read_slid(struct ibv_cq_ex *x) { return current(x)->slid; }
 static uint32_t read_vendor_err(struct ibv_cq_ex *x) { return current(x)->vendor_err; }
 static uint8_t read_nothing(struct ibv_cq_ex *x) { (void)x; return 0; }
 
-/* efa_wc_read_sgid in providers/efa/verbs.c: of receives alone, and of strangers. */
+/* efa_wc_read_sgid in providers/efa/verbs.c: of receives alone, and of senders without a handle. */
 static int read_sgid(struct efadv_cq *dv, union ibv_gid *gid)
 {
 	struct fake_cq *c = (struct fake_cq *)((char *)dv - offsetof(struct fake_cq, dv));

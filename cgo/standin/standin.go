@@ -52,7 +52,7 @@ func (s *Pair) Fail(index int, errno int) {
 func (s *Pair) Name() { s.p.named = 1 }
 
 // FailPolls makes polls return this instead of a count; 0 ends it.
-func (s *Pair) FailPolls(answer int) { s.p.poll_error = C.int(answer) }
+func (s *Pair) FailPolls(status int) { s.p.poll_error = C.int(status) }
 
 // CQ is an extended completion queue for [cgo.PollExtended] and [cgo.PollRXE].
 type CQ struct{ c *C.struct_standin_cq }

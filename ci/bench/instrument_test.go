@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
 	"github.com/goverbs/goverbs/ci/bench/measure"
 	"github.com/goverbs/goverbs/ci/lab"
-	"github.com/goverbs/goverbs/internal/calm"
+	"github.com/goverbs/goverbs/internal/procs"
 )
 
 // The instrument is tested like code: what is known to be there must show at
@@ -24,7 +24,7 @@ func instrument(t *testing.T) *rig.RC {
 	if lab.Clock() != "instructions" {
 		t.Skip("needs the instruction clock: rxelab -clock instructions")
 	}
-	calm.SpareProcs()
+	procs.SpareProcs()
 	r, err := rig.NewRC()
 	require.NoError(t, err)
 	return r

@@ -33,7 +33,7 @@ import (
 	"github.com/goverbs/goverbs/ci/bench/srd"
 	"github.com/goverbs/goverbs/ci/bench/verbs"
 	"github.com/goverbs/goverbs/ci/lab"
-	"github.com/goverbs/goverbs/internal/calm"
+	"github.com/goverbs/goverbs/internal/procs"
 )
 
 var suites = map[string]func(harness.Env) []harness.Benchmark{
@@ -90,7 +90,7 @@ func run(ctx context.Context) error {
 	case *pairs < 0:
 		return errors.New("-pairs is negative")
 	}
-	calm.SpareProcs()
+	procs.SpareProcs()
 	e := harness.Env{Clock: lab.Clock(), Topology: lab.Topology(), Rdmabench: *program, HitRate: *hitRate, SimHCA: *simHCA, Shim: *shim, PassLimit: *limit, Profiles: *profiles}
 	if e.Topology == "" {
 		e.Topology = "host"

@@ -219,8 +219,8 @@ func TestWhatIsLeftOutExists(t *testing.T) {
 func TestUnits(t *testing.T) {
 	r := &runner{root: "../.."}
 	raced, others := r.units()
-	require.Subset(t, raced, words("./verbs ./srd ./cgo/standin ./ci/bench/internal/harness ./internal/turn"))
-	require.Subset(t, others, words("./srd/internal/engine ./dc/internal/session ./cache/internal/wire ./internal/house"))
+	require.Subset(t, raced, words("./verbs ./srd ./cgo/standin ./ci/bench/internal/harness ./internal/chanmutex"))
+	require.Subset(t, others, words("./srd/internal/engine ./dc/internal/session ./cache/internal/wire ./internal/layering"))
 	for _, p := range others {
 		require.NotContains(t, raced, p)
 	}

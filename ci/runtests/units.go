@@ -15,7 +15,7 @@ var concurrent = regexp.MustCompile(`(?m)^\s*go |\.Go\(|"sync["/]|"net/http|\.Pa
 // alone are packages that the race detector slows down for nothing all the same. They read the
 // source, or unpack files, and programs that users run have nothing of them; or they are machines of
 // which tests run several at a time.
-var alone = words("./internal/house ./ci/docs ./ci/internal/debian ./ci/mutate ./cache/internal/own ./cache/internal/store")
+var alone = words("./internal/layering ./ci/docs ./ci/internal/debian ./ci/mutate ./cache/internal/own ./cache/internal/store")
 
 // units returns the packages with tests: those that the race detector has something to see in, and
 // the others, of which state machines are the most.

@@ -106,7 +106,7 @@ func (l *lab) watch(m *vm.Machine) {
 	if h := &l.hosts[m.Host]; h.killed || l.stopping {
 		return
 	}
-	l.problems = append(l.problems, fmt.Sprintf("host %d died, and nobody had killed it\n%s", m.Host, m.ConsoleTail(40)))
+	l.problems = append(l.problems, fmt.Sprintf("host %d died, and no program had killed it\n%s", m.Host, m.ConsoleTail(40)))
 }
 
 // kill ends a host on request.

@@ -3,7 +3,7 @@ package main
 import (
 	"runtime"
 
-	"github.com/goverbs/goverbs/internal/calm"
+	"github.com/goverbs/goverbs/internal/procs"
 )
 
 // calmRuntime keeps the Go runtime's threads from competing with the test for
@@ -22,11 +22,11 @@ import (
 // calmSlack.
 func calmRuntime(events bool) error {
 	if runtime.NumCPU() > 1 {
-		calm.SpareProcs()
+		procs.SpareProcs()
 		return nil
 	}
 	if events {
-		calm.SpareProcs() // the goroutine that waits does not run for long
+		procs.SpareProcs() // the goroutine that waits does not run for long
 	}
 	return restartCalm(events)
 }

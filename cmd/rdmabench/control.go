@@ -161,11 +161,11 @@ func accept(ctx context.Context, ln net.Listener) (net.Conn, error) {
 	return conn, err
 }
 
-// dialPatience is for a server that is started at the same time.
-const dialPatience = 10 * time.Second
+// dialTimeout allows for a server that is started at the same time.
+const dialTimeout = 10 * time.Second
 
 func dial(ctx context.Context, o *options) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialPatience)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	d := net.Dialer{}
 	if o.bind.IsValid() {

@@ -23,12 +23,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/ci/lab"
-	"github.com/goverbs/goverbs/internal/calm"
+	"github.com/goverbs/goverbs/internal/procs"
 	"github.com/goverbs/goverbs/verbs"
 )
 
 func TestMain(m *testing.M) {
-	calm.SpareProcs() // both sides poll in this process
+	procs.SpareProcs() // both sides poll in this process
 	os.Exit(m.Run())
 }
 

@@ -84,7 +84,7 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	fs.IntVar(&o.Iterations, "n", 1000, "iterations")
 	seconds := fs.Float64("D", 0, "run for so many `seconds` instead of -n")
 	margin := fs.Float64("f", -1, "with -D: leave out so many `seconds` at the start and as many at the end; default a quarter of -D")
-	fs.IntVar(&o.Warmup, "warmup", warmup, "iterations before those that count, which perftest has not")
+	fs.IntVar(&o.Warmup, "warmup", warmup, "iterations before those that count; perftest has no such flag")
 	fs.BoolVar(&o.Events, "e", false, "wait for completion events instead of polling")
 	fs.BoolVar(&o.Passive, "passive", false, "write_lat: from post to completion, like read_lat, instead of a ping-pong")
 	fs.IntVar(&o.QPs, "q", 1, "queue pairs of a bandwidth test")

@@ -86,7 +86,7 @@ func (t *oneSided) run(ctx context.Context, sp span, rec *recorder) error {
 }
 
 // sendPingPong: each side waits for the peer's SEND, then SENDs itself. Posting
-// and waiting for the answer is one crossing into C.
+// and waiting for the reply is one crossing into C.
 type sendPingPong struct {
 	l        *link
 	q, sends queue // receives, sends
@@ -285,7 +285,7 @@ func (t *writePingPong) await(ctx context.Context) error {
 	}
 }
 
-// failed looks for a reason why nothing arrives: no answer comes to a WRITE
+// failed looks for a reason why nothing arrives: no reply comes to a WRITE
 // that has failed.
 func (t *writePingPong) failed(ctx context.Context) error {
 	n, err := t.q.cq.Poll(t.wcs[:])

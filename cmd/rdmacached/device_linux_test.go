@@ -51,7 +51,7 @@ func TestDaemon(t *testing.T) {
 
 	require.Equal(t, "READY=1", systemd())
 	hup <- syscall.SIGHUP
-	tcp, err := net.Dial("tcp", d.door.Addr().String())
+	tcp, err := net.Dial("tcp", d.listener.Addr().String())
 	require.NoError(t, err)
 	defer tcp.Close()
 	require.NoError(t, tcp.SetDeadline(time.Now().Add(time.Minute)))
@@ -101,7 +101,7 @@ func TestDaemon(t *testing.T) {
 	require.Equal(t, "serving", status.State)
 	require.Equal(t, 1, status.Server.Clients)
 	require.Equal(t, uint64(1), status.Commands.Connections)
-	require.Equal(t, d.door.Addr().String(), status.Gateway)
+	require.Equal(t, d.listener.Addr().String(), status.Gateway)
 
 	stop()
 	require.NoError(t, <-ended)
@@ -143,9 +143,9 @@ func TestWarmRestart(t *testing.T) {
 	text := func(more string) string {
 		return `{"listen": "` + address + `", "memory": "8MiB", "lease": "1s", "snapshot": "` + file + `"` + more + `}`
 	}
-	const door = `, "gateway": {"listen": "127.0.0.1:0"}`
+	const withGateway = `, "gateway": {"listen": "127.0.0.1:0"}`
 	ask := func(d *service, command string) string {
-		tcp, err := net.Dial("tcp", d.door.Addr().String())
+		tcp, err := net.Dial("tcp", d.listener.Addr().String())
 		require.NoError(t, err)
 		defer tcp.Close()
 		require.NoError(t, tcp.SetDeadline(time.Now().Add(time.Minute)))
@@ -157,7 +157,7 @@ func TestWarmRestart(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	d, end := begin(t, text(door))
+	d, end := begin(t, text(withGateway))
 	address = d.cache.Addr().String()
 	epoch := d.cache.Epoch()
 	client, err := cache.Dial(ctx, address, cache.Config{Dialer: &net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(ends[0].Addr, 0))}})
@@ -175,7 +175,7 @@ func TestWarmRestart(t *testing.T) {
 	require.NoError(t, err)
 	require.Error(t, run(ctx, &c, slog.New(slog.DiscardHandler), nil, nil))
 
-	d, _ = begin(t, text(door))
+	d, _ = begin(t, text(withGateway))
 	require.NotEqual(t, epoch, d.cache.Epoch())
 	_, err = os.Stat(file)
 	require.ErrorIs(t, err, os.ErrNotExist, "it is taken")
@@ -263,7 +263,7 @@ func TestDaemonWithTenants(t *testing.T) {
 	require.NoError(t, err)
 	defer blue.Close()
 	require.NoError(t, red.Set(ctx, []byte("a"), cache.Item{}, 0))
-	tcp, err := net.Dial("tcp", d.door.Addr().String())
+	tcp, err := net.Dial("tcp", d.listener.Addr().String())
 	require.NoError(t, err)
 	_, err = io.WriteString(tcp, "get a\r\nset b 0 0 1\r\nx\r\nquit\r\n")
 	require.NoError(t, err)

@@ -47,11 +47,9 @@
 //   - "key" is a file. RDMA clients have to prove that they have its content, without
 //     surrounding space: at least 16 bytes. Without a key every client is admitted.
 //   - "snapshot" is a file that the daemon writes when it ends, in a folder that must exist.
-//   - "clients" is how many RDMA clients there may be at a time, by default any number. It
-//     applies only with a key.
-//   - "dc" has a target through which clients READ that have no queue pair here;
-//     "responders" is how many of their contexts may do so at a time. By default there is
-//     none.
+//   - "clients" is how many RDMA clients there may be at a time, with a key; by default any number.
+//   - "dc" has a target through which clients READ that have no queue pair here; "responders" is
+//     how many of their contexts may do so at a time. By default there is none.
 //   - "users" of the gateway is a file with a line "name:password" for each user; clients
 //     of the gateway then have to give one. With a certificate the gateway speaks TLS 1.3
 //     only.
@@ -66,13 +64,7 @@
 // own. "memory", "max_value" and "dc" apply to each of them, unless a tenant has its own:
 //
 //	"tenants": {
-//		"shop": {
-//			"key": "/etc/rdmacached/shop.key",
-//			"memory": "1GiB",
-//			"max_value": "1MiB",
-//			"snapshot": "/var/lib/rdmacached/shop",
-//			"clients": 100
-//		}
+//		"shop": {"key": "/etc/rdmacached/shop.key", "memory": "1GiB", "clients": 100}
 //	}
 //
 // A tenant must have a key. The gateway then belongs to one tenant, named in "tenant"
@@ -86,8 +78,8 @@
 // gateway's: its clients are cut off, and its records are gone, also those of a snapshot that
 // the next start finds. With a key in the file the tenant comes back at the next SIGHUP.
 //
-// SIGHUP also has the gateway's files read again, for later connections. An error in them
-// is logged and changes nothing. The configuration itself is read only at the start.
+// The gateway's files are read again too; an error in them is logged and changes nothing. The
+// configuration itself is read only at the start.
 //
 // SIGTERM and SIGINT shut the daemon down in order. The gateway takes no more
 // connections, and carries out the commands that have arrived, for at most ten seconds.
@@ -118,20 +110,13 @@
 //     the server's map by READ.
 //   - -max is the longest item, like memcached's -I: a MiB by default, whatever the
 //     server's "max_value".
-//   - -rdma rules out TCP. Without it, everything is a call by TCP where there is no
-//     RDMA.
+//   - -rdma rules out TCP. Without it, everything is a call by TCP where there is no RDMA.
 //   - -metrics is an address for Prometheus's /metrics, and for /healthz, which returns
 //     503 without a connection to the server.
 //
-// The proxy's stats command shows what came by READ (rdma_read_hits) and by message
-// (rdma_calls), and the transport.
-//
 // # Running it
 //
-// The file rdmacached.service beside the source is a systemd unit. The daemon tells
-// systemd when it serves and when it ends.
-//
-// Traffic between RDMA clients and the server is not encrypted, and an admitted client is
-// known by its packets alone. So "listen" should be on a network with hosts that are trusted
-// that far.
+// The file rdmacached.service beside the source is a systemd unit. Traffic between RDMA clients and the server
+// is not encrypted, and an admitted client is known by its packets alone: "listen" should be on a
+// network with hosts that are trusted that far.
 package main

@@ -19,13 +19,13 @@ import (
 
 	"github.com/goverbs/goverbs/cache/gateway"
 	"github.com/goverbs/goverbs/cache/server"
-	"github.com/goverbs/goverbs/internal/calm"
+	"github.com/goverbs/goverbs/internal/procs"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	calm.SpareProcs() // for the gateway, which calls the kernel all the time
+	procs.SpareProcs() // for the gateway, which calls the kernel all the time
 	if len(os.Args) > 1 && os.Args[1] == "proxy" {
 		c, err := parseProxy(os.Args[2:], os.Stderr)
 		if err == nil {
@@ -69,12 +69,12 @@ const drain = 10 * time.Second
 
 // service is what runs.
 type service struct {
-	rdma    serving         // cache, or tenants
-	cache   *server.Server  // the gateway's; nil if it has none, and there are tenants
-	tenants *server.Tenants // or nil
-	gateway *gateway.Server // or nil
-	door    net.Listener    // the gateway's
-	metrics net.Listener    // or nil
+	rdma     serving         // cache, or tenants
+	cache    *server.Server  // the gateway's; nil if it has none, and there are tenants
+	tenants  *server.Tenants // or nil
+	gateway  *gateway.Server // or nil
+	listener net.Listener    // the gateway's
+	metrics  net.Listener    // or nil
 
 	config   *config
 	log      *slog.Logger
@@ -87,8 +87,8 @@ type service struct {
 func run(ctx context.Context, c *config, log *slog.Logger, hup <-chan os.Signal, started func(*service)) (err error) {
 	d := &service{config: c, log: log, begun: time.Now()}
 	defer func() {
-		if err != nil && d.door != nil {
-			_ = d.door.Close()
+		if err != nil && d.listener != nil {
+			_ = d.listener.Close()
 		}
 	}()
 	if err = d.listen(ctx); err != nil {
@@ -111,7 +111,7 @@ func run(ctx context.Context, c *config, log *slog.Logger, hup <-chan os.Signal,
 		if d.gateway, err = gateway.New(g); err != nil {
 			return err
 		}
-		if d.door, err = net.Listen("tcp", c.Gateway.Listen); err != nil {
+		if d.listener, err = net.Listen("tcp", c.Gateway.Listen); err != nil {
 			return fmt.Errorf("gateway.listen: %w", err)
 		}
 	}
@@ -182,7 +182,7 @@ func (d *service) serve(ctx context.Context, hup <-chan os.Signal) error {
 	})
 	if d.gateway != nil {
 		all.Go(func() error {
-			if err := d.gateway.Serve(d.door); !errors.Is(err, gateway.ErrClosed) {
+			if err := d.gateway.Serve(d.listener); !errors.Is(err, gateway.ErrClosed) {
 				return err
 			}
 			return nil

@@ -141,7 +141,7 @@ func (d *service) web() http.Handler {
 	mux.HandleFunc(cachestatus.Path, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if err := json.NewEncoder(w).Encode(d.status()); err != nil {
-			d.log.Debug("nobody took the status", "error", err)
+			d.log.Debug("the status was not read", "error", err)
 		}
 	})
 	return mux
@@ -171,7 +171,7 @@ func (d *service) status() cachestatus.Status {
 	}
 	if d.gateway != nil {
 		s.For = d.config.Gateway.Tenant
-		s.Gateway, s.Commands = d.door.Addr().String(), d.gateway.Stats()
+		s.Gateway, s.Commands = d.listener.Addr().String(), d.gateway.Stats()
 	}
 	return s
 }

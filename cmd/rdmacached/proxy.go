@@ -47,7 +47,7 @@ func parseProxy(args []string, out io.Writer) (c proxyConfig, err error) {
 	fs.StringVar(&c.listen, "listen", "127.0.0.1:11211", "the `address`, or path of a unix socket, for memcached's protocol")
 	fs.TextVar(&c.from, "from", netip.Addr{}, "this host's `address` to connect from")
 	fs.DurationVar(&c.timeout, "timeout", time.Second, "how long a command waits for the server")
-	fs.StringVar(&c.tenant, "tenant", "", "the `name` of the tenant whose client this is")
+	fs.StringVar(&c.tenant, "tenant", "", "the `name` of the tenant that this client belongs to")
 	fs.StringVar(&c.key, "key", "", "the `file` of the key")
 	fs.StringVar(&c.metrics, "metrics", "", "the `address` for Prometheus's /metrics, and /healthz")
 	fs.Var(&c.mapSize, "map", "how many `bytes` the map may take, such as 64MiB (default as the server advises)")

@@ -26,7 +26,7 @@ func proxyWeb(client *cache.Client, g *gateway.Server, log *slog.Logger) http.Ha
 			return
 		}
 		if _, err := fmt.Fprintln(w, "ok"); err != nil {
-			log.Debug("nobody took the health", "error", err)
+			log.Debug("the health was not read", "error", err)
 		}
 	})
 	return mux

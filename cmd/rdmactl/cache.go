@@ -23,17 +23,17 @@ type cacheServer struct {
 	cachestatus.Status
 }
 
-type cacheAnswer []cacheServer
+type cacheResult []cacheServer
 
 // caches asks all at once: one that does not respond holds up no other.
-func caches(ctx context.Context, args []string) (answer, error) {
+func caches(ctx context.Context, args []string) (result, error) {
 	args, err := flags(args, 1, math.MaxInt, nil)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	all, errs := make(cacheAnswer, len(args)), make([]error, len(args))
+	all, errs := make(cacheResult, len(args)), make([]error, len(args))
 	var asked sync.WaitGroup
 	for i, at := range args {
 		asked.Go(func() {
@@ -71,24 +71,24 @@ func cacheStatus(ctx context.Context, at string) (s cachestatus.Status, err erro
 	case err != nil:
 		return s, fmt.Errorf("%s: %w", at, err)
 	case len(b) > maxStatus:
-		return s, fmt.Errorf("%s: what it answers is longer than %d bytes", at, maxStatus)
+		return s, fmt.Errorf("%s: its reply is longer than %d bytes", at, maxStatus)
 	}
 	if err := json.Unmarshal(b, &s); err != nil {
-		return cachestatus.Status{}, fmt.Errorf("%s: what it answers is no rdmacached's: %w", at, err)
+		return cachestatus.Status{}, fmt.Errorf("%s: its reply is no rdmacached's: %w", at, err)
 	}
 	if s.Listens == "" {
-		return s, fmt.Errorf("%s: what it answers is no rdmacached's: it does not say where it listens", at)
+		return s, fmt.Errorf("%s: its reply is no rdmacached's: it does not say where it listens", at)
 	}
 	return s, nil
 }
 
-func (a cacheAnswer) text(w io.Writer) error {
+func (a cacheResult) text(w io.Writer) error {
 	var t table
 	t.row("SERVER", "STATE", "UP", "ITEMS", "MEMORY", "USED", "QUARANTINE", "EVICTED", "HIT RATE", "READS TOLD", "TRANSPORT")
 	for i := range a {
 		s := &a[i]
 		if s.Error != "" {
-			t.row(s.Asked, "no answer", "-", "-", "-", "-", "-", "-", "-", "-", "-")
+			t.row(s.Asked, "no reply", "-", "-", "-", "-", "-", "-", "-", "-", "-")
 			continue
 		}
 		switch {
@@ -117,7 +117,7 @@ func (s *cacheServer) cells(name string, n *server.Stats, gateway bool) []any {
 func (s *cacheServer) up() time.Duration { return time.Duration(s.Seconds) * time.Second }
 
 // hot shows the keys that are asked for most, if there are any.
-func (a cacheAnswer) hot(w io.Writer) error {
+func (a cacheResult) hot(w io.Writer) error {
 	var t table
 	t.row("SERVER", "HOT KEY", "OF GETS")
 	some := false

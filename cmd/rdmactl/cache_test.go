@@ -20,7 +20,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/internal/cachestatus"
 )
 
-// Servers are shown that answer, and of the others that they do not.
+// Servers that reply are shown, and the others as silent.
 func TestCache(t *testing.T) {
 	status := cachestatus.Status{
 		Listens: "10.77.0.2:7481", Device: "rxe1", State: "serving", Seconds: 3723.5,
@@ -44,8 +44,8 @@ func TestCache(t *testing.T) {
 
 	out.Reset()
 	require.Equal(t, 1, run(context.Background(), []string{"cache", at, "127.0.0.1:1"}, &out, &errOut))
-	require.Contains(t, out.String(), "8120", "who answers is shown all the same")
-	require.Regexp(t, `127\.0\.0\.1:1 +no answer`, out.String())
+	require.Contains(t, out.String(), "8120", "a server that replies is shown all the same")
+	require.Regexp(t, `127\.0\.0\.1:1 +no reply`, out.String())
 	require.Contains(t, errOut.String(), "refused")
 
 	revoked := status
@@ -144,7 +144,7 @@ func TestCacheOfAHostileServer(t *testing.T) {
 		out.Reset()
 		errOut.Reset()
 		require.Equal(t, 1, run(context.Background(), []string{"cache", l.Addr().String()}, &out, &errOut), name)
-		require.Contains(t, out.String(), "no answer", name)
+		require.Contains(t, out.String(), "no reply", name)
 		for _, r := range errOut.String() {
 			require.True(t, r == '\n' || unicode.IsPrint(r), "%s: %q", name, r)
 		}
@@ -175,6 +175,6 @@ func TestCacheOfAServerThatHangs(t *testing.T) {
 	var out, errOut bytes.Buffer
 	at := func(s *httptest.Server) string { return strings.TrimPrefix(s.URL, "http://") }
 	require.Equal(t, 1, run(ctx, []string{"cache", at(drips), silent.Addr().String(), at(good)}, &out, &errOut))
-	require.Equal(t, 2, strings.Count(out.String(), "no answer"), out.String())
+	require.Equal(t, 2, strings.Count(out.String(), "no reply"), out.String())
 	require.Contains(t, out.String(), "10.77.0.2:7481")
 }

@@ -63,7 +63,7 @@ func TestCtlLists(t *testing.T) {
 
 func TestCtlPath(t *testing.T) {
 	lab.Spare(t)
-	p := ask[pathAnswer](t, "path "+topo.SpareBehind.String())
+	p := ask[pathResult](t, "path "+topo.SpareBehind.String())
 	require.Equal(t, topo.SpareDevice, p.Device)
 	require.Equal(t, topo.SparePeer, p.NextHop)
 	require.Equal(t, 4096, p.MTU)

@@ -44,7 +44,7 @@ type gidRow struct {
 
 type deviceList []deviceRow
 
-func devices(ctx context.Context, args []string) (answer, error) {
+func devices(ctx context.Context, args []string) (result, error) {
 	names, err := deviceArgs(args)
 	if err != nil {
 		return nil, err

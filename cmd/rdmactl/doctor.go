@@ -13,7 +13,7 @@ type report struct {
 	Facts    facts     `json:"facts"`
 }
 
-func doctor(ctx context.Context, args []string) (answer, error) {
+func doctor(ctx context.Context, args []string) (result, error) {
 	var run, addresses bool
 	rest, err := flags(args, 0, 2, func(fs *flag.FlagSet) {
 		fs.BoolVar(&run, "run", false, "")

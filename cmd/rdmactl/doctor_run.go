@@ -47,7 +47,7 @@ func (e notTried) Error() string { return string(e) }
 
 // doctorRun is doctor -run: a self-test between two queue pairs on one port, or
 // between two ports that are both given.
-func doctorRun(ctx context.Context, args []string, addresses bool) (answer, error) {
+func doctorRun(ctx context.Context, args []string, addresses bool) (result, error) {
 	var places [2]place
 	for i, arg := range args {
 		p, err := portArg(arg)

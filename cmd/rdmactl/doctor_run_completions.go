@@ -128,17 +128,17 @@ func (b *bench) sleepsThrough(pause time.Duration) (slept bool, err error) {
 	if err := errors.Join(connect(x.qp, y.qp), y.recv(2, 64)); err != nil {
 		return false, err
 	}
-	type answer struct {
+	type woke struct {
 		n   int
 		err error
 	}
 	ctx, cancel := context.WithCancel(b.ctx)
 	defer cancel()
-	woken := make(chan answer, 1)
+	woken := make(chan woke, 1)
 	go func() {
 		wcs := make([]verbs.WC, 2)
 		n, err := y.cq.Wait(ctx, wcs)
-		woken <- answer{n, err}
+		woken <- woke{n, err}
 	}()
 	time.Sleep(pause)
 	err = x.do(1, func(b *verbs.Batch) { b.Send(1, verbs.Signaled, x.mr.SGE(0, 8)) })

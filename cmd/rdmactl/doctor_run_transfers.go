@@ -14,7 +14,7 @@ var transferTests = []selfTest{
 	{feature: "ibv_wr_* post path", run: tryExtendedPost},
 	{feature: "unequal pieces", run: tryUnequal},
 	{feature: "address handles", run: tryDatagrams},
-	{feature: "address handle of a sender", run: tryAnswer},
+	{feature: "address handle of a sender", run: tryReply},
 }
 
 func trySend(b *bench) (string, error) {
@@ -193,9 +193,9 @@ func (x *end) sendsTo(to verbs.Destination, y *end) error {
 		sameBytes("the datagram", y.mr.Bytes()[verbs.GRHSize:verbs.GRHSize+100], x.mr.Bytes()[:100]))
 }
 
-// tryAnswer sends a datagram, and a reply to the sender that the datagram's completion and
+// tryReply sends a datagram, and a reply to the sender that the datagram's completion and
 // route header name.
-func tryAnswer(b *bench) (string, error) {
+func tryReply(b *bench) (string, error) {
 	x, y, err := b.pair(verbs.QPConfig{Type: verbs.UD}, verbs.CQConfig{})
 	if err != nil {
 		return "", err
@@ -228,12 +228,12 @@ func tryAnswer(b *bench) (string, error) {
 		return "", err
 	}
 	fill(y.mr.Bytes()[1024:1124])
-	answer := verbs.Destination{AH: ah, QPN: wcs[0].SrcQP(), QKey: verbs.DefaultQKey}
-	if err := y.do(1, func(b *verbs.Batch) { b.SendTo(2, verbs.Signaled, answer, y.mr.SGE(1024, 100)) }); err != nil {
+	sender := verbs.Destination{AH: ah, QPN: wcs[0].SrcQP(), QKey: verbs.DefaultQKey}
+	if err := y.do(1, func(b *verbs.Batch) { b.SendTo(2, verbs.Signaled, sender, y.mr.SGE(1024, 100)) }); err != nil {
 		return "", err
 	}
 	if _, err := x.done(1); err != nil {
 		return "", err
 	}
-	return "", sameBytes("the answer", x.mr.Bytes()[4096+verbs.GRHSize:4096+verbs.GRHSize+100], y.mr.Bytes()[1024:1124])
+	return "", sameBytes("the reply", x.mr.Bytes()[4096+verbs.GRHSize:4096+verbs.GRHSize+100], y.mr.Bytes()[1024:1124])
 }

@@ -61,7 +61,7 @@ func tryDCI(b *bench) (string, error) {
 	if b.features.Mlx5 != nil && b.features.Mlx5.Streams >= 4 {
 		streams, note = 4, "4 streams"
 	}
-	// The initiator first: its refusal is the answer, not the target's.
+	// The initiator first: its refusal counts, not the target's.
 	x, err := b.base(b.here, verbs.CQConfig{})
 	if err != nil {
 		return "", err

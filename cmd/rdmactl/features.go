@@ -25,7 +25,7 @@ type featureRow struct {
 
 type featureList []featureRow
 
-func features(_ context.Context, args []string) (answer, error) {
+func features(_ context.Context, args []string) (result, error) {
 	names, err := deviceArgs(args)
 	if err != nil {
 		return nil, err

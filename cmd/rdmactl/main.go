@@ -17,16 +17,16 @@ import (
 // errProblem: doctor found a problem; it has printed what.
 var errProblem = errors.New("problem found")
 
-// answer is what a command found: it is printed as text or as JSON.
-type answer interface {
+// result is what a command found: it is printed as text or as JSON.
+type result interface {
 	text(w io.Writer) error
 }
 
-// command is one subcommand. The answer may come together with an error, and
+// command is one subcommand. The result may come together with an error, and
 // is printed then too.
 type command struct {
 	name, args, help string
-	run              func(ctx context.Context, args []string) (answer, error)
+	run              func(ctx context.Context, args []string) (result, error)
 }
 
 var commands = []command{
@@ -105,7 +105,7 @@ func takeJSON(args []string) (found bool, rest []string) {
 	return found, rest
 }
 
-func show(w io.Writer, a answer, asJSON bool) error {
+func show(w io.Writer, a result, asJSON bool) error {
 	if !asJSON {
 		return a.text(w)
 	}

@@ -83,8 +83,8 @@ func TestCtlTable(t *testing.T) {
 	require.Equal(t, "NAME   VALUE       -\na?b?c  12          x\n-      long value  0\n", b.String())
 }
 
-func TestCtlEmptyAnswers(t *testing.T) {
-	for _, a := range []answer{deviceList{}, featureList{}} {
+func TestCtlEmptyResults(t *testing.T) {
+	for _, a := range []result{deviceList{}, featureList{}} {
 		var text, js bytes.Buffer
 		require.NoError(t, show(&text, a, false))
 		require.Regexp(t, "^no ", text.String(), "it says that there is nothing")

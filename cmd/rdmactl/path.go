@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// pathAnswer is the way to an address.
-type pathAnswer struct {
+// pathResult is the way to an address.
+type pathResult struct {
 	Destination netip.Addr `json:"destination"`
 	Source      netip.Addr `json:"source"`
 	Device      string     `json:"device"`
@@ -32,7 +32,7 @@ type pathAnswer struct {
 	RouteMTU    int        `json:"route_mtu"`
 }
 
-func path(ctx context.Context, args []string) (answer, error) {
+func path(ctx context.Context, args []string) (result, error) {
 	var from netip.Addr
 	args, err := flags(args, 1, 1, func(fs *flag.FlagSet) {
 		fs.Func("from", "source `address`", func(s string) (err error) {
@@ -51,7 +51,7 @@ func path(ctx context.Context, args []string) (answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pathAnswer{
+	return pathResult{
 		Destination: p.Dst, Source: p.Src, Device: p.Device, Port: int(p.Port),
 		GIDIndex: int(p.GID.Index), GID: p.GID.GID.String(), GIDType: p.GID.Type.String(),
 		Netdev: p.Netdev, Lower: p.Lower, VLAN: p.VLAN, NextHop: p.NextHop, Loopback: p.Loopback,
@@ -68,7 +68,7 @@ func address(s string) (netip.Addr, error) {
 	return a, err
 }
 
-func (p pathAnswer) text(w io.Writer) error {
+func (p pathResult) text(w io.Writer) error {
 	var t table
 	t.row("destination", p.Destination)
 	t.row("source", p.Source)

@@ -11,10 +11,10 @@ import (
 	"github.com/goverbs/goverbs/srd"
 )
 
-// srdAnswer is what a running endpoint of package srd says of itself.
-type srdAnswer struct{ *srd.Report }
+// srdResult is what a running endpoint of package srd says of itself.
+type srdResult struct{ *srd.Report }
 
-func reliable(ctx context.Context, args []string) (answer, error) {
+func reliable(ctx context.Context, args []string) (result, error) {
 	args, err := flags(args, 1, 1, nil)
 	if err != nil {
 		return nil, err
@@ -25,10 +25,10 @@ func reliable(ctx context.Context, args []string) (answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return srdAnswer{r}, nil
+	return srdResult{r}, nil
 }
 
-func (a srdAnswer) text(w io.Writer) error {
+func (a srdResult) text(w io.Writer) error {
 	s := &a.Stats
 	fmt.Fprintf(w, "endpoint %s of process %d: %d packets sent, %d of them again, %d received; %d messages delivered, %d refused; %d timers ended, %d paths retired, %d revived\n\n",
 		strings.Map(printable, a.Addr), a.PID, s.Sent, s.Retransmitted, s.Received, s.Delivered, s.Refused, s.Timeouts, s.Retired, s.Revived)
@@ -52,7 +52,7 @@ func (a srdAnswer) text(w io.Writer) error {
 			case x.Sent == 0:
 				state = "unused"
 			}
-			t.row(p.Addr, i, state, x.RoundTrip.Round(time.Microsecond), x.Least.Round(time.Microsecond),
+			t.row(p.Addr, i, state, x.RoundTrip.Round(time.Microsecond), x.MinRTT.Round(time.Microsecond),
 				fmt.Sprintf("%.1f%%", math.Abs(100*x.Loss)), x.Sent, x.UnderWay)
 		}
 	}

@@ -48,11 +48,11 @@ func TestSRD(t *testing.T) {
 }
 
 // Whatever is said at the socket, the terminal is told nothing but text, and numbers that fit.
-func TestSRDOfAStranger(t *testing.T) {
+func TestSRDOfAnotherProgram(t *testing.T) {
 	report := srd.Report{Addr: "\x1b[2J\x07fe80::1\n0x11\u202e", Peers: []srd.PeerReport{
 		{Addr: "\x1b]0;x\x07\tb", PeerStats: srd.PeerStats{Paths: []srd.PathStats{{Sent: 1, RoundTrip: math.MinInt64, Loss: math.MaxFloat64}}}}}}
 	var out bytes.Buffer
-	require.NoError(t, srdAnswer{&report}.text(&out))
+	require.NoError(t, srdResult{&report}.text(&out))
 	require.Equal(t, 4, strings.Count(out.String(), "\n"), out.String())
 	for _, r := range strings.ReplaceAll(out.String(), "\n", "") {
 		require.True(t, unicode.IsPrint(r), "%q", r)

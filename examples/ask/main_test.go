@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/ci/lab"
 )
 
-// Each question has its answer, on a wire that loses and doubles, too.
+// Each question has its reply, on a wire that loses and doubles, too.
 func TestAsk(t *testing.T) {
 	ends := lab.Require(t, 2)
 	lab.NoLeftovers(t)

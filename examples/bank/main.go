@@ -37,7 +37,7 @@ const (
 
 var layout = lockoffload.Layout{Slots: accounts, Size: accountSize, Clients: 2 * most}
 
-// key keeps strangers away. A bank that matters has one that is not in its source.
+// key keeps other programs away. A bank that matters has one that is not in its source.
 var key = []byte("the bank's front door")
 
 func main() {
@@ -128,7 +128,7 @@ func open(ctx context.Context, out io.Writer, dial func() (*lockoffload.Client, 
 	})
 	wg.Wait()
 	errs = append(errs, d.audit(ctx, auditor))
-	fmt.Fprintf(out, "%d transfers, %d ended for somebody who was gone, %d connections cut, %d broken in the middle, %d audits\n",
+	fmt.Fprintf(out, "%d transfers, %d ended for clients that were gone, %d connections cut, %d broken in the middle, %d audits\n",
 		d.transfers.Load(), d.finished.Load(), d.cut.Load(), d.broken.Load(), d.audits.Load())
 	return d, errors.Join(errs...)
 }

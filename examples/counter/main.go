@@ -36,7 +36,7 @@ const (
 // without a lock, which is swapped. One more client reads the total at the end.
 var layout = lockoffload.Layout{Slots: 1, Size: 8, Clients: most + 1, Swap: 2 * (most + 1)}
 
-// key keeps strangers away. A program that matters has one that is not in its source.
+// key keeps other programs away. A program that matters has one that is not in its source.
 var key = []byte("counters are no secret")
 
 func main() {
@@ -139,7 +139,7 @@ func chain(ctx context.Context, c *lockoffload.Client) (lockoffload.Result, erro
 			{Kind: lockoffload.AccessCompare, Version: res.Version},
 			{Kind: lockoffload.AccessWrite, Data: next(old)},
 		}})
-		if !errors.Is(err, lockoffload.ErrDiffers) {
+		if !errors.Is(err, lockoffload.ErrVersionMismatch) {
 			return res, err
 		}
 	}
@@ -152,7 +152,7 @@ func swap(ctx context.Context, c *lockoffload.Client) (lockoffload.Result, error
 			return res, err
 		}
 		res, err = c.SwapWrite(ctx, 0, res.Version, next(old))
-		if !errors.Is(err, lockoffload.ErrDiffers) {
+		if !errors.Is(err, lockoffload.ErrVersionMismatch) {
 			return res, err
 		}
 	}

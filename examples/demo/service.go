@@ -39,7 +39,7 @@ func visit(ctx context.Context, host string) error {
 	}
 	defer d.conn.Close()
 	cluster, err := cache.DialCluster(ctx, addresses, cache.ClusterConfig{
-		Config: cache.Config{RequireRDMA: true}, MissWhenDown: true, Patience: 10 * time.Second})
+		Config: cache.Config{RequireRDMA: true}, MissWhenDown: true, GatherTimeout: 10 * time.Second})
 	if err != nil {
 		return err
 	}

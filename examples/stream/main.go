@@ -89,7 +89,7 @@ type client struct {
 	cm      *rdmacm.CM
 	address string
 	cfg     stream.Config
-	patient time.Duration // with an answer; 0 means 5 s
+	patient time.Duration // with a reply; 0 means 5 s
 
 	conn    net.Conn
 	answers *bufio.Reader

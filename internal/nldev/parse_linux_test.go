@@ -84,7 +84,7 @@ func TestParse(t *testing.T) {
 	require.False(t, shared)
 }
 
-// FuzzParse: no answer, however damaged, makes a parser panic.
+// FuzzParse: no reply, however damaged, makes a parser panic.
 func FuzzParse(f *testing.F) {
 	for _, b := range [][]byte{deviceMessage(f), portMessage(f), resourceMessage(f), charMessage(f), nil} {
 		f.Add(b)

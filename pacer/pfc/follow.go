@@ -12,9 +12,9 @@ import (
 // Config says how counters are followed; its zero value is useful.
 type Config struct {
 	Every time.Duration // how often they are read; 0 means 10 ms
-	// Most is how long the link partner can hold everything with pauses that do not
+	// MaxHold is how long the link partner can hold everything with pauses that do not
 	// end; then requests go for one reading, and it begins anew. 0 means 100 ms.
-	Most time.Duration
+	MaxHold time.Duration
 }
 
 // Watch controls a pacer by the counters of source until ctx ends or they can no longer be
@@ -25,7 +25,7 @@ func Watch(ctx context.Context, p *pacer.Pacer, source Source, c Config) error {
 		defer closer.Close()
 	}
 	defer p.PauseLink(false)
-	f := follower{most: cmp.Or(c.Most, 100*time.Millisecond)}
+	f := follower{most: cmp.Or(c.MaxHold, 100*time.Millisecond)}
 	t := time.NewTicker(cmp.Or(c.Every, 10*time.Millisecond))
 	defer t.Stop()
 	start := time.Now()

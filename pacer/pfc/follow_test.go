@@ -109,7 +109,7 @@ func TestFollow(t *testing.T) {
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- Watch(ctx, p, s, Config{Every: time.Millisecond, Most: time.Hour}) }()
+	go func() { ended <- Watch(ctx, p, s, Config{Every: time.Millisecond, MaxHold: time.Hour}) }()
 	require.True(t, acquires(p))
 	storm, calm := context.WithCancel(t.Context())
 	stormed := make(chan struct{})

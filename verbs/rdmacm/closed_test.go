@@ -20,10 +20,10 @@ var objects = rig.Objects{
 	},
 	Closing: []string{"Peer", "Conn", "Listener", "CM"},
 	Users:   map[string][]string{"Conn": {"Request"}},
-	Answers: map[string]error{ // a call that ends what has ended already succeeds
+	Returns: map[string]error{ // a call that ends what has ended already succeeds
 		"Conn.Disconnect":   nil,
 		"Conn.Err":          rdmacm.ErrDisconnected,
-		"Request.Accept":    verbs.ErrState, // it was answered: that is its end
+		"Request.Accept":    verbs.ErrState, // it is accepted or rejected: that is its end
 		"Request.AcceptUD":  verbs.ErrState,
 		"Request.Reject":    verbs.ErrState,
 		"Request.AcceptQPN": verbs.ErrAttributes, // it was for a connection

@@ -154,7 +154,7 @@ func (c *Peer) leave() error {
 // comes from cfg.Setup. The request is then finished. The peer's address is in its
 // datagrams.
 func (r *Request) AcceptUD(cfg ConnConfig) error {
-	if err := r.answer("answer"); err != nil {
+	if err := r.finish("accept"); err != nil {
 		return err
 	}
 	err := r.tell(&cfg)
@@ -167,9 +167,9 @@ func (r *Request) AcceptUD(cfg ConnConfig) error {
 func (r *Request) tell(cfg *ConnConfig) error {
 	switch {
 	case r.typ != verbs.UD:
-		return operr.New("answer", r.id.life.Label, verbs.ErrAttributes, "a connection: use Accept")
+		return operr.New("accept", r.id.life.Label, verbs.ErrAttributes, "a connection: use Accept")
 	case cfg.Setup == nil:
-		return operr.New("answer", r.id.life.Label, verbs.ErrAttributes, "Setup is missing")
+		return operr.New("accept", r.id.life.Label, verbs.ErrAttributes, "Setup is missing")
 	}
 	p, err := r.id.prepare(cfg, verbs.UD, MaxAcceptDataUD)
 	if err != nil {
@@ -180,5 +180,5 @@ func (r *Request) tell(cfg *ConnConfig) error {
 			return err
 		}
 	}
-	return r.id.do("answer", func() error { return cgo.CMAccept(r.id.id, &p.param) })
+	return r.id.do("accept", func() error { return cgo.CMAccept(r.id.id, &p.param) })
 }

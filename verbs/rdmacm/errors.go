@@ -41,7 +41,7 @@ const (
 func (e *RejectedError) Error() string {
 	switch e.Reason {
 	case rejectNoListener:
-		return "rejected: nobody listens there"
+		return "rejected: no listener there"
 	case rejectConsumer:
 		return "rejected by the peer's program"
 	}

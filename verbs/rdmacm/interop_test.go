@@ -24,7 +24,7 @@ import (
 
 // Against the example programs of librdmacm, each as client and as server.
 
-// program runs one of them; the answer waits for its success.
+// program runs one of them; the reply waits for its success.
 func program(t *testing.T, name string, args ...string) (wait func() string) {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -111,7 +111,7 @@ func TestRpingClient(t *testing.T) {
 			batch.Read(1, verbs.Signaled, from, s.MR.SGE(pingData, size))
 			s.Do(t, batch, 1)
 			require.Equal(t, pingText(i), mem[pingData:pingData+size])
-			// The go-ahead and its answer cross: only sends are waited for here.
+			// The go-ahead and its reply cross: only sends are waited for here.
 			batch.Send(1, 0, s.MR.SGE(64, 16))
 			_, err := batch.Post()
 			require.NoError(t, err)

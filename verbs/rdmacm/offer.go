@@ -35,7 +35,7 @@ func encodeOffer(o verbs.Offer, takesWrites bool, room int) ([]byte, error) {
 	return append(b, o.Data...), nil
 }
 
-// decodeOffer takes what a stranger may have sent, and zeros behind it.
+// decodeOffer takes what an unauthenticated peer may have sent, and zeros behind it.
 func decodeOffer(b []byte) (o verbs.Offer, takesWrites bool, err error) {
 	be := binary.BigEndian
 	if len(b) < offerFixed || be.Uint16(b) != offerMagic {

@@ -25,7 +25,7 @@ func TestOffer(t *testing.T) {
 	}
 }
 
-// Whatever a stranger sends is an offer, of which the encoder makes the same, or
+// Whatever a peer sends is an offer, of which the encoder makes the same, or
 // refused.
 func FuzzOffer(f *testing.F) {
 	f.Add([]byte("GL\x01\x02aaaaaaaabbbbbbbbccccdd"))

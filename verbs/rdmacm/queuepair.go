@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/verbs/driver"
 )
 
-// toInit moves a queue pair to StateInit, or sees to it that one that is there
+// toInit moves a queue pair to StateInit, or checks that one that is there
 // is on the right port. What its peer may do stays as the program chose.
 func (i *cmID) toInit(q *verbs.QP) error {
 	state := q.State()

@@ -17,7 +17,7 @@ type Request struct {
 	typ      verbs.QPType
 	ev       cgo.CMEvent
 	remote   netip.AddrPort
-	answered atomic.Bool
+	finished atomic.Bool
 }
 
 // PrivateData is what the peer sent along, padded with zeros.
@@ -26,10 +26,10 @@ func (r *Request) PrivateData() []byte { return privateData(&r.ev) }
 // RemoteAddr is the address of the peer.
 func (r *Request) RemoteAddr() netip.AddrPort { return r.remote }
 
-// answer marks the request as accepted or rejected, and fails if it was already.
-func (r *Request) answer(op string) error {
-	if r.answered.Swap(true) {
-		return operr.New(op, r.id.life.Label, verbs.ErrState, "answered already")
+// finish marks the request as accepted or rejected, and fails if it was already.
+func (r *Request) finish(op string) error {
+	if r.finished.Swap(true) {
+		return operr.New(op, r.id.life.Label, verbs.ErrState, "accepted or rejected already")
 	}
 	return nil
 }
@@ -37,7 +37,7 @@ func (r *Request) answer(op string) error {
 // Accept makes the connection and waits until the peer has it too. Whatever it returns,
 // the request is finished. Under a context that has ended already it is rejected.
 func (r *Request) Accept(ctx context.Context, cfg ConnConfig) (*Conn, error) {
-	if err := r.answer("accept"); err != nil {
+	if err := r.finish("accept"); err != nil {
 		return nil, err
 	}
 	if r.typ != verbs.RC {
@@ -100,7 +100,7 @@ func (r *Request) Reject(private []byte) error {
 	if len(private) > limit {
 		return operr.New("reject", r.id.life.Label, verbs.ErrAttributes, len(private), " bytes of private data; at most ", limit)
 	}
-	if err := r.answer("reject"); err != nil {
+	if err := r.finish("reject"); err != nil {
 		return err
 	}
 	data := append([]byte(nil), private...)

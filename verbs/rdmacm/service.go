@@ -43,14 +43,14 @@ func (m *CM) LookUp(ctx context.Context, address string, cfg DialConfig) (Servic
 func (r *Request) AcceptQPN(qpn uint32, private []byte) error {
 	switch {
 	case r.typ != verbs.UD:
-		return operr.New("answer", r.id.life.Label, verbs.ErrAttributes, "a connection: use Accept")
+		return operr.New("accept", r.id.life.Label, verbs.ErrAttributes, "a connection: use Accept")
 	case len(private) > MaxAcceptDataUD:
-		return operr.New("answer", r.id.life.Label, verbs.ErrAttributes, len(private), " bytes of private data; at most ", MaxAcceptDataUD)
+		return operr.New("accept", r.id.life.Label, verbs.ErrAttributes, len(private), " bytes of private data; at most ", MaxAcceptDataUD)
 	}
-	if err := r.answer("answer"); err != nil {
+	if err := r.finish("accept"); err != nil {
 		return err
 	}
 	param := cgo.CMParam{QPN: qpn, PrivateData: append([]byte(nil), private...)}
-	err := r.id.do("answer", func() error { return cgo.CMAccept(r.id.id, &param) })
+	err := r.id.do("accept", func() error { return cgo.CMAccept(r.id.id, &param) })
 	return errors.Join(err, r.id.close())
 }

@@ -27,7 +27,7 @@ type Config struct {
 	// Listen is how to listen.
 	Listen rdmacm.ListenConfig
 	// Pending is how many streams a listener makes ahead of Accept, each with its
-	// buffers, whether their peers have finished connecting or not. Strangers can take at
+	// buffers, whether their peers have finished connecting or not. Unauthenticated peers can take at
 	// most Pending times twice Buffer of pinned memory. 0 means 16. Half of them may be
 	// of peers of one address (an IPv6 /64) that have not finished connecting. Up to 1024
 	// requests wait, 256 of each address; then the oldest request of the address that has

@@ -16,12 +16,12 @@ import (
 
 // Arena is not for several goroutines.
 type Arena struct {
-	longest int
-	regions []region
-	bins    [bins]unit // the first free extent of each, or none
-	full    [bins / 64]uint64
-	limbo   queue
-	stats   Stats
+	longest    int
+	regions    []region
+	bins       [bins]unit // the first free extent of each, or none
+	full       [bins / 64]uint64
+	quarantine queue
+	stats      Stats
 
 	from, to unit       // the range that is reserved
 	avoided  wire.Place // a record in it that could not move when it was chosen, or 0
@@ -30,9 +30,9 @@ type Arena struct {
 
 // Stats is where the bytes are.
 type Stats struct {
-	Total int // of all regions
-	Live  int // of records
-	Limbo int // in quarantine
+	Total      int // of all regions
+	Live       int // of records
+	Quarantine int // in quarantine
 }
 
 // unit is the number of a unit: of its region and in that.
@@ -149,16 +149,16 @@ func (a *Arena) Free(p wire.Place, seq uint64) {
 	n := unitsOf(p.Length())
 	a.regions[p.Region()].count(at(p).index(), n, -n)
 	a.stats.Live -= n * wire.SlotUnit
-	a.stats.Limbo += n * wire.SlotUnit
-	a.limbo.push(resting{seq, p})
+	a.stats.Quarantine += n * wire.SlotUnit
+	a.quarantine.push(quarantined{seq, p})
 }
 
 // Release ends the quarantine of what was freed by deltas up to horizon.
 func (a *Arena) Release(horizon uint64) {
-	for a.limbo.len() > 0 && a.limbo.first().seq <= horizon {
-		p := a.limbo.pop().place
+	for a.quarantine.len() > 0 && a.quarantine.first().seq <= horizon {
+		p := a.quarantine.pop().place
 		u, n := at(p), unitsOf(p.Length())
-		a.stats.Limbo -= n * wire.SlotUnit
+		a.stats.Quarantine -= n * wire.SlotUnit
 		r := &a.regions[u.region()]
 		r.taken.set(u.index(), n, false)
 		r.starts.set(u.index(), 1, false)

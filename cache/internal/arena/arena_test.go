@@ -46,7 +46,7 @@ func TestQuarantine(t *testing.T) {
 	_, ok = a.Alloc(1)
 	require.False(t, ok)
 	a.Free(p, 5)
-	require.Equal(t, longest, a.Stats().Limbo)
+	require.Equal(t, longest, a.Stats().Quarantine)
 	a.Release(4)
 	_, ok = a.Alloc(longest)
 	require.False(t, ok, "in quarantine")

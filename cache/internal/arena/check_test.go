@@ -18,12 +18,12 @@ func (a *Arena) check(t testing.TB, live map[wire.Place]bool) {
 		owned[at(p)] = unitsOf(p.Length())
 		want.Live += unitsOf(p.Length()) * wire.SlotUnit
 	}
-	for i, last := 0, uint64(0); i < a.limbo.len(); i++ {
-		r := a.limbo.ring[(a.limbo.head+i)%len(a.limbo.ring)]
+	for i, last := 0, uint64(0); i < a.quarantine.len(); i++ {
+		r := a.quarantine.ring[(a.quarantine.head+i)%len(a.quarantine.ring)]
 		require.GreaterOrEqual(t, r.seq, last, "quarantine is in the order of time")
 		last = r.seq
 		owned[at(r.place)] = unitsOf(r.place.Length())
-		want.Limbo += unitsOf(r.place.Length()) * wire.SlotUnit
+		want.Quarantine += unitsOf(r.place.Length()) * wire.SlotUnit
 	}
 	binned := map[unit]int{}
 	for b := range a.bins {

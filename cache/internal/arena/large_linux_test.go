@@ -56,5 +56,5 @@ func TestMemoryAbove4GiB(t *testing.T) {
 	for i := range a.regions { // which are neighbours by their units' numbers
 		require.Equal(t, wire.MaxRegion/wire.SlotUnit, a.size(unit(i)<<unitBits))
 	}
-	require.Zero(t, a.Stats().Limbo)
+	require.Zero(t, a.Stats().Quarantine)
 }

@@ -14,9 +14,9 @@ package fence
 
 import "time"
 
-// Most is how many clients may be gone without being late before the target is replaced all the same:
+// MaxGone is how many clients may be gone without being late before the target is replaced all the same:
 // the server remembers each.
-const Most = 256
+const MaxGone = 256
 
 // Fence is the state of one server. Times count from any moment.
 type Fence struct {
@@ -58,7 +58,7 @@ func (f *Fence) IsGone(id uint64) bool {
 
 // Begin reports whether the target is to be replaced now, and notes that this has begun.
 func (f *Fence) Begin(now time.Duration) bool {
-	if f.busy || !f.due && len(f.gone) < Most || f.before && now-f.begun < f.Every {
+	if f.busy || !f.due && len(f.gone) < MaxGone || f.before && now-f.begun < f.Every {
 		return false
 	}
 	f.busy, f.before, f.begun = true, true, now

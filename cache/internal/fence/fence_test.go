@@ -13,16 +13,16 @@ import (
 // A client that is gone costs nothing until it holds up memory, or there are many.
 func TestGoneIsNotLate(t *testing.T) {
 	f := Fence{Every: time.Second}
-	for id := range uint64(Most - 1) {
+	for id := range uint64(MaxGone - 1) {
 		f.Gone(id)
 		f.Gone(id)
 	}
 	require.False(t, f.Begin(0))
-	require.Equal(t, Most-1, f.Len())
-	f.Gone(Most)
+	require.Equal(t, MaxGone-1, f.Len())
+	f.Gone(MaxGone)
 	require.True(t, f.Begin(0))
-	require.True(t, f.IsGone(Most))
-	require.False(t, f.IsGone(Most+1))
+	require.True(t, f.IsGone(MaxGone))
+	require.False(t, f.IsGone(MaxGone+1))
 }
 
 // All late clients go together, with the clients that are gone; the next replacement is a while later.

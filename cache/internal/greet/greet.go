@@ -9,7 +9,7 @@
 //	proof: HMAC of both with the key ───────────────────▶
 //	         ◀────────────────────────── verdict, and the same with another label
 //
-// Before the last answer there may be others that say to wait until it is the client's turn to
+// Before the last reply there may be others that say to wait until it is the client's turn to
 // connect. No message is longer than [MaxMessage], so an unauthenticated peer cannot make the other side
 // allocate much. The key does not cross the wire. What each side says next of its queue pairs has
 // a [Seal]; what comes afterwards is neither encrypted nor signed.
@@ -32,7 +32,7 @@ import (
 
 // Lengths in bytes.
 const (
-	HeadSize   = 8 // of what a hello and an answer begin with: see [Length]
+	HeadSize   = 8 // of what a hello and a reply begin with: see [Length]
 	MaxMessage = 1024
 	ProofSize  = sha256.Size
 
@@ -43,7 +43,7 @@ const (
 	nonceSize  = 32
 	headFixed  = 16
 	helloFixed = 88
-	answerSize = 52 // of an answer without text
+	replySize  = 52 // of a reply without text
 )
 
 const magic = 0xca4e9ee7
@@ -75,8 +75,8 @@ var (
 	ErrDenied = errors.New("the server does not admit this tenant with this key")
 	// ErrKeyWanted: the server wants a proof, and the client has no key.
 	ErrKeyWanted = errors.New("the server wants a tenant's key")
-	// ErrStranger: the server has not proved that it has the key.
-	ErrStranger = errors.New("the server has not proved that it has the tenant's key")
+	// ErrServerUnauthenticated: the server has not proved that it has the key.
+	ErrServerUnauthenticated = errors.New("the server has not proved that it has the tenant's key")
 	// ErrFull: the tenant has as many clients as it may have.
 	ErrFull = errors.New("the tenant has as many clients as it may have")
 )
@@ -113,8 +113,8 @@ const (
 	prove                    // in a challenge
 	denied                   // in a verdict
 	full                     // in a verdict
-	later                    // in place of the last answer: another one follows
-	other                    // in the last answer; the text is the server's name
+	later                    // in place of the last reply: another one follows
+	other                    // in the last reply; the text is the server's name
 	unable                   // in a challenge: the client requires features that are missing
 	statuses
 )
@@ -128,7 +128,7 @@ func Length(head []byte) (int, error) {
 	return n, nil
 }
 
-// head is what a hello and an answer begin with.
+// head is what a hello and a reply begin with.
 type head struct {
 	version           uint16
 	offered, required Features
@@ -226,14 +226,14 @@ func (h *Hello) Check(names []string, at netip.AddrPort) error {
 	return nil
 }
 
-func answer(s status, body []byte, text string) []byte {
-	b := head{Version, known, 0}.append(nil, answerSize+len(text))
+func newReply(s status, body []byte, text string) []byte {
+	b := head{Version, known, 0}.append(nil, replySize+len(text))
 	b = append(b, byte(s), 0)
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(text)))
 	return append(append(append(b, body...), make([]byte, nonceSize-len(body))...), text...)
 }
 
-// reply is a decoded answer.
+// reply is a decoded reply.
 type reply struct {
 	head
 	status status
@@ -241,31 +241,31 @@ type reply struct {
 	text   string
 }
 
-func readAnswer(b []byte) (r reply, err error) {
+func readReply(b []byte) (r reply, err error) {
 	r.head, err = readHead(b)
 	switch {
 	case err != nil:
 		return r, err
-	case len(b) < answerSize:
+	case len(b) < replySize:
 		return r, ErrMalformed
 	}
 	n := int(binary.LittleEndian.Uint16(b[18:]))
-	if r.status = status(b[16]); r.status == 0 || r.status >= statuses || len(b) < answerSize+n {
+	if r.status = status(b[16]); r.status == 0 || r.status >= statuses || len(b) < replySize+n {
 		return r, ErrMalformed
 	}
-	r.body, r.text = b[20:answerSize], string(b[answerSize:answerSize+n])
+	r.body, r.text = b[20:replySize], string(b[replySize:replySize+n])
 	return r, nil
 }
 
-// Later returns an answer that tells the client to wait for another one.
-func Later() []byte { return answer(later, nil, "") }
+// Later returns a reply that tells the client to wait for another one.
+func Later() []byte { return newReply(later, nil, "") }
 
-// Unable returns the answer to a hello for which [ReadHello] returns a [VersionError].
-func Unable() []byte { return answer(unable, nil, "") }
+// Unable returns the reply to a hello for which [ReadHello] returns a [VersionError].
+func Unable() []byte { return newReply(unable, nil, "") }
 
-// IsLater reports whether an answer says to wait.
+// IsLater reports whether a reply says to wait.
 func IsLater(b []byte) bool {
-	r, err := readAnswer(b)
+	r, err := readReply(b)
 	return err == nil && r.status == later
 }
 

@@ -28,17 +28,17 @@ func greeting(t *testing.T, tenant string, theirs, ours []byte, room bool) (clie
 	require.Equal(t, tenant, h.Tenant)
 	require.Equal(t, TCP, h.Transport)
 	s := NewServer(c.Hello(), ours)
-	proof, err := c.Challenged(s.Challenge())
+	proof, err := c.HandleChallenge(s.Challenge())
 	if err != nil || proof == nil {
-		require.Equal(t, s.Open(), err == nil || err == ErrStranger)
+		require.Equal(t, s.Open(), err == nil || err == ErrServerUnauthenticated)
 		return err, nil
 	}
 	require.Len(t, proof, ProofSize)
-	if server = s.Proved(proof); server == nil && !room {
+	if server = s.HandleProof(proof); server == nil && !room {
 		server = ErrFull
 	}
 	verdict := s.Last(server)
-	return c.Judged(verdict), server
+	return c.HandleVerdict(verdict), server
 }
 
 // A client with the key is admitted, and no other; a client with a key is admitted nowhere else.
@@ -50,14 +50,14 @@ func TestGreeting(t *testing.T) {
 		full           bool
 		client, server error
 	}{
-		"everybody":         {},
-		"the key":           {theirs: key, ours: key},
-		"the longest name":  {tenant: strings.Repeat("n", MaxName), theirs: key, ours: key},
-		"another key":       {theirs: other, ours: key, client: ErrDenied, server: ErrDenied},
-		"no key":            {ours: key, client: ErrKeyWanted},
-		"a stranger server": {theirs: key, client: ErrStranger},
-		"no room":           {theirs: key, ours: key, full: true, client: ErrFull, server: ErrFull},
-		"no room, no key":   {theirs: other, ours: key, full: true, client: ErrDenied, server: ErrDenied},
+		"everybody":                {},
+		"the key":                  {theirs: key, ours: key},
+		"the longest name":         {tenant: strings.Repeat("n", MaxName), theirs: key, ours: key},
+		"another key":              {theirs: other, ours: key, client: ErrDenied, server: ErrDenied},
+		"no key":                   {ours: key, client: ErrKeyWanted},
+		"a server without the key": {theirs: key, client: ErrServerUnauthenticated},
+		"no room":                  {theirs: key, ours: key, full: true, client: ErrFull, server: ErrFull},
+		"no room, no key":          {theirs: other, ours: key, full: true, client: ErrDenied, server: ErrDenied},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, server := greeting(t, c.tenant, c.theirs, c.ours, !c.full)
@@ -72,24 +72,24 @@ func TestGreeting(t *testing.T) {
 func TestProofsAreGoodOnce(t *testing.T) {
 	c := NewClient(Hello{Transport: RDMA, Tenant: "tenant", Server: "a:7"}, key)
 	s := NewServer(c.Hello(), key)
-	proof, err := c.Challenged(s.Challenge())
+	proof, err := c.HandleChallenge(s.Challenge())
 	require.NoError(t, err)
-	require.NoError(t, s.Proved(proof))
+	require.NoError(t, s.HandleProof(proof))
 	verdict := s.Last(nil)
-	require.NoError(t, c.Judged(verdict))
+	require.NoError(t, c.HandleVerdict(verdict))
 	require.False(t, bytes.Contains(bytes.Join([][]byte{c.Hello(), s.Challenge(), proof, verdict}, nil), key))
 	require.NotContains(t, string(verdict), string(proof), "what a client says is no server's proof")
 
 	again := NewServer(c.Hello(), key)
 	require.NotEqual(t, s.Challenge(), again.Challenge())
-	require.ErrorIs(t, again.Proved(proof), ErrDenied, "a proof again")
+	require.ErrorIs(t, again.HandleProof(proof), ErrDenied, "a proof again")
 
 	next := NewClient(Hello{Transport: RDMA, Tenant: "tenant"}, key)
 	require.NotEqual(t, c.Hello(), next.Hello())
-	_, err = next.Challenged(s.Challenge())
+	_, err = next.HandleChallenge(s.Challenge())
 	require.NoError(t, err)
-	require.ErrorIs(t, next.Judged(verdict), ErrStranger, "a verdict again")
-	require.ErrorIs(t, c.Judged(answer(come, proof, "")), ErrStranger, "the client's own proof")
+	require.ErrorIs(t, next.HandleVerdict(verdict), ErrServerUnauthenticated, "a verdict again")
+	require.ErrorIs(t, c.HandleVerdict(newReply(come, proof, "")), ErrServerUnauthenticated, "the client's own proof")
 
 	// What is signed has the tenant, the transport and the server.
 	for i, other := range []Hello{{Transport: RDMA, Tenant: "tenanu", Server: "a:7"}, {Transport: TCP, Tenant: "tenant", Server: "a:7"}, {Transport: RDMA, Tenant: "tenant", Server: "b:7"}} {
@@ -97,7 +97,7 @@ func TestProofsAreGoodOnce(t *testing.T) {
 		require.NoError(t, err)
 		other.Nonce = h.Nonce
 		moved := &Server{key: key, hello: other.append(nil), challenge: s.challenge}
-		require.ErrorIs(t, moved.Proved(proof), ErrDenied, i)
+		require.ErrorIs(t, moved.HandleProof(proof), ErrDenied, i)
 	}
 }
 
@@ -105,7 +105,7 @@ func TestProofsAreGoodOnce(t *testing.T) {
 func TestOpenServerTakesNoProof(t *testing.T) {
 	c := NewClient(Hello{Transport: RDMA}, nil)
 	s := NewServer(c.Hello(), nil)
-	require.ErrorIs(t, s.Proved(sign(nil, byClient, s.hello, s.challenge)), ErrDenied)
+	require.ErrorIs(t, s.HandleProof(sign(nil, byClient, s.hello, s.challenge)), ErrDenied)
 }
 
 // Whatever comes is taken as it is meant, or refused.
@@ -147,27 +147,27 @@ func TestHostileBytes(t *testing.T) {
 	for i := range 8 {
 		b := bytes.Clone(s.Challenge())
 		b[i] ^= 0x81
-		_, err := c.Challenged(b)
+		_, err := c.HandleChallenge(b)
 		require.Equal(t, i == 4 || i == 5, err == nil, "byte %d: the version alone says nothing", i)
 	}
-	for _, b := range [][]byte{nil, s.Challenge()[:answerSize-1], append(s.Challenge(), 0), answer(denied, nil, ""), answer(statuses, nil, ""), answer(0, nil, "")} {
-		_, err := c.Challenged(b)
+	for _, b := range [][]byte{nil, s.Challenge()[:replySize-1], append(s.Challenge(), 0), newReply(denied, nil, ""), newReply(statuses, nil, ""), newReply(0, nil, "")} {
+		_, err := c.HandleChallenge(b)
 		require.Equal(t, ErrMalformed, err)
 	}
-	proof, err := c.Challenged(s.Challenge())
+	proof, err := c.HandleChallenge(s.Challenge())
 	require.NoError(t, err)
 	for _, b := range [][]byte{nil, proof[:ProofSize-1], append(bytes.Clone(proof), 0)} {
-		require.Equal(t, ErrDenied, s.Proved(b))
+		require.Equal(t, ErrDenied, s.HandleProof(b))
 	}
-	require.NoError(t, s.Proved(proof))
+	require.NoError(t, s.HandleProof(proof))
 	require.Nil(t, s.Last(errors.New("of no concern to the client")))
 	verdict := s.Last(nil)
 	for i := 20; i < len(verdict); i++ {
 		b := bytes.Clone(verdict)
 		b[i] ^= 0x81
-		require.Equal(t, ErrStranger, c.Judged(b), i)
+		require.Equal(t, ErrServerUnauthenticated, c.HandleVerdict(b), i)
 	}
-	require.Equal(t, ErrMalformed, c.Judged(answer(prove, proof, "")))
+	require.Equal(t, ErrMalformed, c.HandleVerdict(newReply(prove, proof, "")))
 	for _, n := range []int{0, HeadSize - 1, MaxMessage + 1, 65535} {
 		_, err := Length(head{}.append(nil, n))
 		require.Equal(t, ErrMalformed, err, n)
@@ -185,8 +185,8 @@ func TestShortMessages(t *testing.T) {
 	hello := (&Hello{Transport: RDMA, Tenant: strings.Repeat("t", MaxName), Server: strings.Repeat("s", MaxServer), Address: at}).append(nil)
 	_, err := ReadHello(hello)
 	require.NoError(t, err)
-	said := answer(other, nil, strings.Repeat("s", MaxServer))
-	r, err := readAnswer(said)
+	said := newReply(other, nil, strings.Repeat("s", MaxServer))
+	r, err := readReply(said)
 	require.NoError(t, err)
 	require.Len(t, r.text, MaxServer)
 	for n := HeadSize; n < len(hello); n++ {
@@ -194,11 +194,11 @@ func TestShortMessages(t *testing.T) {
 		require.Equal(t, ErrMalformed, err, n)
 	}
 	for n := HeadSize; n < len(said); n++ {
-		_, err := readAnswer(short(said, n))
+		_, err := readReply(short(said, n))
 		require.Equal(t, ErrMalformed, err, n)
 		require.False(t, IsLater(short(said, n)))
 	}
-	_, err = readAnswer(answer(statuses, nil, ""))
+	_, err = readReply(newReply(statuses, nil, ""))
 	require.Equal(t, ErrMalformed, err)
 	for _, n := range []int{HeadSize, MaxMessage} {
 		got, err := Length(head{}.append(nil, n))
@@ -215,7 +215,7 @@ func TestShortMessages(t *testing.T) {
 func TestLongNameOfAnotherServer(t *testing.T) {
 	s := NewServer(NewClient(Hello{Transport: TCP}, nil).Hello(), nil)
 	for _, n := range []int{MaxServer - 1, MaxServer, MaxServer + 1, 2 * MaxMessage} {
-		r, err := readAnswer(s.Last(&OtherError{"a", strings.Repeat("b", n)}))
+		r, err := readReply(s.Last(&OtherError{"a", strings.Repeat("b", n)}))
 		require.NoError(t, err)
 		require.Equal(t, strings.Repeat("b", min(n, MaxServer)), r.text)
 	}

@@ -15,7 +15,7 @@ import (
 const SealSize = sha256.Size
 
 // ErrSeal: what was said of a connection is not sealed by the peer of the greeting.
-var ErrSeal = errors.New("what the peer says of its connection is not sealed by who has greeted")
+var ErrSeal = errors.New("the description of the connection is not sealed with the key of this handshake")
 
 // sealLabel is the label of the seals' key, which is derived from a tenant's key.
 const sealLabel = "goverbs cache: seal"

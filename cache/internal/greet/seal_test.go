@@ -11,11 +11,11 @@ func greeted(t *testing.T, key []byte) (client, server Seal) {
 	t.Helper()
 	c := NewClient(Hello{Transport: RDMA, Tenant: "tenant"}, key)
 	s := NewServer(c.Hello(), key)
-	proof, err := c.Challenged(s.Challenge())
+	proof, err := c.HandleChallenge(s.Challenge())
 	require.NoError(t, err)
 	if len(key) > 0 {
-		require.NoError(t, s.Proved(proof))
-		require.NoError(t, c.Judged(s.Last(nil)))
+		require.NoError(t, s.HandleProof(proof))
+		require.NoError(t, c.HandleVerdict(s.Last(nil)))
 	}
 	return c.Seal(), s.Seal()
 }
@@ -47,7 +47,7 @@ func TestSeal(t *testing.T) {
 	require.ErrorIs(t, server.Check(said, Seal{}.Of(said)), ErrSeal, "none")
 	c := NewClient(Hello{Transport: RDMA, Tenant: "tenant"}, []byte("another key of..."))
 	s := NewServer(c.Hello(), key)
-	_, err := c.Challenged(s.Challenge())
+	_, err := c.HandleChallenge(s.Challenge())
 	require.NoError(t, err)
 	require.ErrorIs(t, s.Seal().Check(said, c.Seal().Of(said)), ErrSeal, "by another key")
 	require.ErrorIs(t, s.Seal().Check(said, [SealSize]byte(sign(key, byClient, s.hello, s.challenge))), ErrSeal, "the proof")

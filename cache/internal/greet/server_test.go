@@ -44,17 +44,17 @@ func TestClientsOfOtherServers(t *testing.T) {
 			s := NewServer(client.Hello(), theirs)
 			said := s.Last(err)
 			if !s.Open() {
-				_, perr := client.Challenged(s.Challenge())
+				_, perr := client.HandleChallenge(s.Challenge())
 				require.NoError(t, perr)
-				perr = client.Judged(said)
+				perr = client.HandleVerdict(said)
 				require.Equal(t, c.here == "", perr == nil)
-				said = answer(other, nil, c.here)
+				said = newReply(other, nil, c.here)
 				if c.here != "" {
 					require.Equal(t, &OtherError{c.wrote, c.here}, perr)
 				}
 			}
 			if c.here != "" {
-				_, perr := client.Challenged(said)
+				_, perr := client.HandleChallenge(said)
 				require.Equal(t, &OtherError{c.wrote, c.here}, perr)
 			}
 		}

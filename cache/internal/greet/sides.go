@@ -23,10 +23,10 @@ func NewClient(h Hello, key []byte) *Client {
 // Hello returns the client's first message.
 func (c *Client) Hello() []byte { return c.hello }
 
-// Challenged takes the server's challenge, and returns the proof that goes next, or none if the
+// HandleChallenge takes the server's challenge, and returns the proof that goes next, or none if the
 // greeting is over.
-func (c *Client) Challenged(b []byte) (proof []byte, err error) {
-	r, err := readAnswer(b)
+func (c *Client) HandleChallenge(b []byte) (proof []byte, err error) {
+	r, err := readReply(b)
 	switch {
 	case err != nil:
 		return nil, err
@@ -37,7 +37,7 @@ func (c *Client) Challenged(b []byte) (proof []byte, err error) {
 	case r.status == come && len(c.key) == 0:
 		return nil, nil
 	case r.status == come:
-		return nil, ErrStranger // a client with a key needs the server's proof
+		return nil, ErrServerUnauthenticated // a client with a key needs the server's proof
 	case r.status != prove:
 		return nil, ErrMalformed
 	case len(c.key) == 0:
@@ -47,9 +47,9 @@ func (c *Client) Challenged(b []byte) (proof []byte, err error) {
 	return sign(c.key, byClient, c.hello, c.challenge), nil
 }
 
-// Judged takes the server's verdict, and returns nil if the client is admitted, by the right server.
-func (c *Client) Judged(b []byte) error {
-	r, err := readAnswer(b)
+// HandleVerdict takes the server's verdict, and returns nil if the client is admitted, by the right server.
+func (c *Client) HandleVerdict(b []byte) error {
+	r, err := readReply(b)
 	switch {
 	case err != nil:
 		return err
@@ -62,12 +62,12 @@ func (c *Client) Judged(b []byte) error {
 	case r.status != come:
 		return ErrMalformed
 	case !hmac.Equal(r.body, sign(c.key, byServer, c.hello, c.challenge)):
-		return ErrStranger
+		return ErrServerUnauthenticated
 	}
 	return nil
 }
 
-// Seal returns the seal that binds the connection that follows to this greeting, once [Client.Judged]
+// Seal returns the seal that binds the connection that follows to this greeting, once [Client.HandleVerdict]
 // has returned nil or the greeting is over without a proof.
 func (c *Client) Seal() Seal { return newSeal(c.key, byClient, byServer, c.hello, c.challenge) }
 
@@ -87,7 +87,7 @@ func NewServer(hello, key []byte) *Server {
 		st = come
 	}
 	n := nonce()
-	s.challenge = answer(st, n[:], "")
+	s.challenge = newReply(st, n[:], "")
 	return s
 }
 
@@ -97,8 +97,8 @@ func (s *Server) Challenge() []byte { return s.challenge }
 // Open reports whether the greeting is over with the challenge.
 func (s *Server) Open() bool { return len(s.key) == 0 }
 
-// Proved takes the client's proof, and returns [ErrDenied] if it proves nothing.
-func (s *Server) Proved(proof []byte) error {
+// HandleProof takes the client's proof, and returns [ErrDenied] if it proves nothing.
+func (s *Server) HandleProof(proof []byte) error {
 	if s.Open() || !hmac.Equal(proof, sign(s.key, byClient, s.hello, s.challenge)) {
 		return ErrDenied
 	}
@@ -113,17 +113,17 @@ func (s *Server) Last(err error) []byte {
 	case err == nil && s.Open():
 		return s.challenge
 	case err == nil:
-		return answer(come, sign(s.key, byServer, s.hello, s.challenge), "")
+		return newReply(come, sign(s.key, byServer, s.hello, s.challenge), "")
 	case errors.Is(err, ErrDenied):
-		return answer(denied, nil, "")
+		return newReply(denied, nil, "")
 	case errors.Is(err, ErrFull):
-		return answer(full, nil, "")
+		return newReply(full, nil, "")
 	case errors.As(err, &elsewhere):
-		return answer(other, nil, elsewhere.Here[:min(len(elsewhere.Here), MaxServer)])
+		return newReply(other, nil, elsewhere.Here[:min(len(elsewhere.Here), MaxServer)])
 	}
 	return nil
 }
 
-// Seal returns the seal that binds the connection that follows to this greeting, once [Server.Proved]
+// Seal returns the seal that binds the connection that follows to this greeting, once [Server.HandleProof]
 // has returned nil.
 func (s *Server) Seal() Seal { return newSeal(s.key, byServer, byClient, s.hello, s.challenge) }

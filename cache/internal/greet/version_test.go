@@ -35,7 +35,7 @@ func TestGreetingOfVersion1(t *testing.T) {
 	// Its client here.
 	s := NewServer(hello, key)
 	s.challenge = challenge
-	require.NoError(t, s.Proved(proof))
+	require.NoError(t, s.HandleProof(proof))
 	require.NoError(t, s.Seal().Check([]byte("said"), [SealSize]byte(golden(t, goldenSeal))))
 	for _, said := range [][]byte{NewServer(hello, key).Challenge(), NewServer(hello, nil).Challenge(), s.Last(nil), s.Last(ErrFull), s.Last(ErrDenied), Later()} {
 		require.Equal(t, len(challenge), len(said), "what version 1 knows of an answer")
@@ -45,10 +45,10 @@ func TestGreetingOfVersion1(t *testing.T) {
 
 	// Its server, and a client here.
 	c := &Client{key: key, said: want, hello: hello}
-	got, err := c.Challenged(challenge)
+	got, err := c.HandleChallenge(challenge)
 	require.NoError(t, err)
 	require.Equal(t, proof, got)
-	require.NoError(t, c.Judged(verdict))
+	require.NoError(t, c.HandleVerdict(verdict))
 	now := NewClient(want, key).Hello()
 	require.Equal(t, hello[:4], now[:4])
 	require.Equal(t, hello[16:20], now[16:20])
@@ -84,18 +84,18 @@ func TestGreetingOfTheNextVersion(t *testing.T) {
 		if later.server {
 			s.challenge = next(s.challenge, unknown, 0)
 		}
-		proof, err := c.Challenged(s.Challenge())
+		proof, err := c.HandleChallenge(s.Challenge())
 		require.NoError(t, err, name)
-		require.NoError(t, s.Proved(proof), name)
+		require.NoError(t, s.HandleProof(proof), name)
 		verdict := s.Last(nil)
 		if later.server {
 			verdict = next(verdict, unknown, 0)
 			require.True(t, IsLater(next(Later(), unknown, 0)))
 		}
-		require.NoError(t, c.Judged(verdict), name)
+		require.NoError(t, c.HandleVerdict(verdict), name)
 		require.NoError(t, s.Seal().Check([]byte("x"), c.Seal().Of([]byte("x"))), name)
 		c.hello[len(c.hello)-1] ^= 1
-		require.ErrorIs(t, c.Judged(verdict), ErrStranger, "what was changed on the way")
+		require.ErrorIs(t, c.HandleVerdict(verdict), ErrServerUnauthenticated, "what was changed on the way")
 	}
 }
 
@@ -108,13 +108,13 @@ func TestMissingFeatures(t *testing.T) {
 	_, err := ReadHello(c.Hello())
 	require.Equal(t, &VersionError{Ours: 1, Theirs: 2, Missing: unknown}, err)
 	require.EqualError(t, err, "the peer, of version 2, requires features 0x80000000, which this version 1 does not have")
-	_, err = c.Challenged(Unable())
+	_, err = c.HandleChallenge(Unable())
 	require.Equal(t, &VersionError{Ours: 1, Theirs: 1, Missing: unknown, Peer: true}, err)
 	require.EqualError(t, &VersionError{Ours: 2, Theirs: 1, Missing: unknown, Peer: true}, "the peer, of version 1, has no features 0x80000000, which this version 2 requires")
 
 	c = NewClient(Hello{Transport: TCP}, key)
 	s := NewServer(c.Hello(), key)
-	_, err = c.Challenged(next(s.Challenge(), unknown, unknown))
+	_, err = c.HandleChallenge(next(s.Challenge(), unknown, unknown))
 	require.Equal(t, &VersionError{Ours: 1, Theirs: 2, Missing: unknown}, err)
-	require.Equal(t, err, c.Judged(next(s.Last(nil), unknown, unknown)))
+	require.Equal(t, err, c.HandleVerdict(next(s.Last(nil), unknown, unknown)))
 }

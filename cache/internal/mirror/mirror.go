@@ -223,12 +223,12 @@ const (
 // Judge looks at the bytes of a READ of e's place, which began at the local time now.
 func (m *Mirror) Judge(src []byte, e *wire.Entry, key []byte, now int64) (wire.Record, Verdict) {
 	r, err := wire.Validate(src, e, key)
-	return r, m.Weigh(&r, err, e, now)
+	return r, m.JudgeRecord(&r, err, e, now)
 }
 
-// Weigh is Judge for a caller that has validated the bytes already, which takes long when there are
+// JudgeRecord is Judge for a caller that has validated the bytes already, which takes long when there are
 // many and needs no mirror.
-func (m *Mirror) Weigh(r *wire.Record, err error, e *wire.Entry, now int64) Verdict {
+func (m *Mirror) JudgeRecord(r *wire.Record, err error, e *wire.Entry, now int64) Verdict {
 	switch {
 	case err == wire.OtherKey && r.Version == e.Version:
 		m.Refused.Note(err)

@@ -228,30 +228,30 @@ func TestHorizon(t *testing.T) {
 func TestClock(t *testing.T) {
 	m := started(Config{})
 	require.Greater(t, m.times.latest(0), uint64(1<<60), "nothing is known")
-	m.Answered(5000, 100, 120)
+	m.Replied(5000, 100, 120)
 	require.GreaterOrEqual(t, m.times.latest(120), uint64(5020))
 	require.Less(t, m.times.latest(120), uint64(5023))
 	require.GreaterOrEqual(t, m.times.latest(10340), uint64(15240+10), "clocks drift")
-	m.Answered(5000, 100, 900) // took long, and says nothing new
+	m.Replied(5000, 100, 900) // took long, and says nothing new
 	require.Equal(t, int64(100), m.times.asked)
-	m.Answered(5010, 105, 900) // a later guess would be worse
+	m.Replied(5010, 105, 900) // a later guess would be worse
 	require.Equal(t, int64(100), m.times.asked)
-	m.Answered(5700, 895, 900)
+	m.Replied(5700, 895, 900)
 	require.Equal(t, int64(895), m.times.asked)
 }
 
 // A local clock that has stood still is found out: a record may have expired meanwhile.
 func TestLocalClockStandsStill(t *testing.T) {
 	m := started(Config{})
-	m.Answered(5000, 100, 120)
+	m.Replied(5000, 100, 120)
 	m.Told(5021, 120)
 	m.Told(4000, 120)
 	require.Equal(t, uint64(5021), m.times.latest(120), "that it can be")
 	m.Told(605_000, 120) // after ten minutes
 	require.Greater(t, m.times.latest(120), uint64(1<<60))
-	m.Answered(605_100, 200, 210)
+	m.Replied(605_100, 200, 210)
 	require.Less(t, m.times.latest(210), uint64(605_115))
-	m.Answered(905_000, 300, 310) // after five more, and the first to tell is a reply
+	m.Replied(905_000, 300, 310) // after five more, and the first to tell is a reply
 	require.GreaterOrEqual(t, m.times.latest(310), uint64(905_010))
 	require.Less(t, m.times.latest(310), uint64(905_015))
 }
@@ -265,7 +265,7 @@ func TestJudge(t *testing.T) {
 	e := entry(5, 3)
 	_, v := m.Judge(b, &e, []byte("k"), 0)
 	require.Equal(t, Ask, v, "nobody knows what time it is")
-	m.Answered(4000, 0, 0)
+	m.Replied(4000, 0, 0)
 	got, v := m.Judge(b, &e, []byte("k"), 990)
 	require.Equal(t, Hit, v)
 	require.Equal(t, "v", string(got.Value))
@@ -394,7 +394,7 @@ func TestSearchIsShort(t *testing.T) {
 
 func TestHitDoesNotAllocate(t *testing.T) {
 	m := started(Config{})
-	m.Answered(1, 0, 0)
+	m.Replied(1, 0, 0)
 	r := wire.Record{Version: 3, Epoch: 1, Key: []byte("k"), Value: make([]byte, 64)}
 	b := make([]byte, 200)
 	wire.PutRecord(b, &r)
@@ -442,9 +442,9 @@ func TestLearnAndBudget(t *testing.T) {
 func TestRefusalsOfReads(t *testing.T) {
 	m := started(Config{})
 	e := entry(5, 3)
-	require.Equal(t, Next, m.Weigh(&wire.Record{Version: 3}, wire.OtherKey, &e, 0))
-	require.Equal(t, Ask, m.Weigh(&wire.Record{Version: 4}, wire.OtherKey, &e, 0))
-	require.Equal(t, Ask, m.Weigh(&wire.Record{}, wire.Dead, &e, 0))
+	require.Equal(t, Next, m.JudgeRecord(&wire.Record{Version: 3}, wire.OtherKey, &e, 0))
+	require.Equal(t, Ask, m.JudgeRecord(&wire.Record{Version: 4}, wire.OtherKey, &e, 0))
+	require.Equal(t, Ask, m.JudgeRecord(&wire.Record{}, wire.Dead, &e, 0))
 	require.Equal(t, uint64(2), m.Refused[wire.OtherKey])
 	require.Equal(t, uint64(1), m.Refused[wire.Dead])
 	require.Equal(t, uint64(3), m.Refused.Total())
@@ -457,7 +457,7 @@ func TestSample(t *testing.T) {
 	var r wire.Report
 	for i := range uint64(64_000) {
 		e := entry(i%16, 1)
-		require.Equal(t, Hit, m.Weigh(&wire.Record{Version: 1}, nil, &e, 0))
+		require.Equal(t, Hit, m.JudgeRecord(&wire.Record{Version: 1}, nil, &e, 0))
 		if i%1000 == 999 {
 			m.Report(&r)
 			require.EqualValues(t, 1000, r.Hits)
@@ -478,7 +478,7 @@ func TestHitsAreReported(t *testing.T) {
 	m := started(Config{SampleEvery: 16})
 	e := entry(5, 1)
 	var r wire.Report
-	hit := func() { require.Equal(t, Hit, m.Weigh(&wire.Record{Version: 1}, nil, &e, 0)) }
+	hit := func() { require.Equal(t, Hit, m.JudgeRecord(&wire.Record{Version: 1}, nil, &e, 0)) }
 	reported := uint64(0)
 	for n := range uint64(100) {
 		hit()
@@ -570,7 +570,7 @@ func TestMapThatIsAlone(t *testing.T) {
 	_, addr := p.At(0)
 	require.EqualValues(t, 1<<20+8*wire.BucketSize, addr)
 	e = entry(6, 7)
-	require.Equal(t, Ask, m.Weigh(&wire.Record{}, nil, &e, 0))
+	require.Equal(t, Ask, m.JudgeRecord(&wire.Record{}, nil, &e, 0))
 
 	alone.Seq, alone.Table.Addr, alone.Depth = 25, 1<<30, 5
 	m.Begin(alone)

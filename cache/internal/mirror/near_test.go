@@ -13,7 +13,7 @@ import (
 func TestHolds(t *testing.T) {
 	m, e := started(Config{SampleEvery: 1}), entry(5, 3)
 	m.Learn(e, 10)
-	m.Answered(1000, 0, 0)
+	m.Replied(1000, 0, 0)
 	const bound = 100
 	holds := func(now int64) bool { return m.Holds(&e, 0, now, bound) }
 	require.False(t, holds(0), "the server has told of nothing")
@@ -56,7 +56,7 @@ func TestHolds(t *testing.T) {
 
 	// Another life of the server has another clock.
 	m.Begin(&wire.Map{Epoch: 2, Seq: 1})
-	m.Answered(7, 150, 150)
+	m.Replied(7, 150, 150)
 	e.Epoch = 2
 	m.Learn(e, 1)
 	require.False(t, holds(150))

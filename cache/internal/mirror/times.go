@@ -27,9 +27,9 @@ func (t *times) latest(now int64) uint64 {
 	return t.clock + passed + passed/drift + 1
 }
 
-// Answered takes the clock of a reply to what was sent at the local time asked, at the
+// Replied takes the clock of a reply to what was sent at the local time asked, at the
 // local time now. Times are in ms.
-func (m *Mirror) Answered(clock uint64, asked, now int64) {
+func (m *Mirror) Replied(clock uint64, asked, now int64) {
 	t := times{true, clock, asked}
 	m.Told(clock, now)
 	if !m.times.known || t.latest(now) <= m.times.latest(now) {

@@ -38,7 +38,7 @@ func TestGrantEnds(t *testing.T) {
 	require.True(t, exact.May(0, 5, 0))
 }
 
-// Without an answer nothing is known of the server's clock.
+// Without a reply nothing is known of the server's clock.
 func TestUnasked(t *testing.T) {
 	c := Client{Config: real}
 	c.Listed(1, []uint32{5})

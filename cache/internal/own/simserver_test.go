@@ -56,7 +56,7 @@ func (s *simServer) beat() {
 	})
 }
 
-// beaten returns what takes the answer to a transaction that was sent at a time.
+// beaten returns what takes the reply to a transaction that was sent at a time.
 func (s *simServer) beaten(sent time.Duration) func(View) {
 	return func(v View) {
 		s.on(func() {

@@ -37,7 +37,7 @@ func TestDead(t *testing.T) {
 	require.Equal(t, lifeC, life, "from when the answer came")
 	require.Equal(t, int64(2), revision)
 
-	beats = at(2, lifeA, lifeB, lifeC) // an answer that is late
+	beats = at(2, lifeA, lifeB, lifeC) // a reply that is late
 	s.Observe(View{p, beats}, 10*time.Second, 13*time.Second)
 	life, _ = dead(s, 10*time.Second+wait+1)
 	require.Equal(t, lifeC, life)

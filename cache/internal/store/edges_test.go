@@ -43,7 +43,7 @@ func TestFlushedIsInQuarantine(t *testing.T) {
 	s.Tick(0, 100)
 	heard := func(quiet uint64) int {
 		require.NoError(t, s.Heard(1, wire.Horizon{Epoch: 7, Applied: quiet, Quiet: quiet}))
-		return s.Stats().Arena.Limbo
+		return s.Stats().Arena.Quarantine
 	}
 	require.NotZero(t, heard(before))
 	require.Zero(t, heard(before+1))
@@ -216,7 +216,7 @@ func TestMove(t *testing.T) {
 		require.Equal(t, before, after)
 		require.Equal(t, fetched, after.Bits&wire.ReplyFetched != 0)
 	}
-	require.NotZero(t, s.Stats().Arena.Limbo)
+	require.NotZero(t, s.Stats().Arena.Quarantine)
 	require.EqualValues(t, 2, s.Stats().Moved)
 }
 

@@ -156,7 +156,7 @@ func (c *simClient) call(q wire.Request, done func(a wire.Reply)) {
 			a := w.s.Do(uint64(w.now), &q)
 			a.Value = append([]byte(nil), a.Value...)
 			w.after(w.rng.IntN(20), func() {
-				c.m.Answered(a.Clock, asked, c.local())
+				c.m.Replied(a.Clock, asked, c.local())
 				done(a)
 			})
 		})
@@ -212,7 +212,7 @@ func (c *simClient) work() {
 		})
 	case n < 36:
 		q.Op, q.Want, q.Expiry = wire.OpGet, wire.WantTouch, int64(w.rng.IntN(100))
-		c.call(q, func(a wire.Reply) { c.answered(key, a, finish) })
+		c.call(q, func(a wire.Reply) { c.replied(key, a, finish) })
 	case n < 39:
 		q.Op = wire.OpDelete
 		c.pending = func() { w.unknown(c.id, call, simOp{key: key, write: true}) }
@@ -243,7 +243,7 @@ func (c *simClient) nothing(status wire.Status, finish func(simOp), again func()
 	c.w.after(c.w.rng.IntN(10), again)
 }
 
-func (c *simClient) answered(key int, a wire.Reply, finish func(simOp)) {
+func (c *simClient) replied(key int, a wire.Reply, finish func(simOp)) {
 	c.m.Learn(a.Entry, a.Seq)
 	switch a.Status {
 	case wire.OK:
@@ -264,7 +264,7 @@ func (c *simClient) value(key int, b []byte, finish func(simOp)) {
 }
 
 func (c *simClient) ask(key int, finish func(simOp)) {
-	c.call(wire.Request{Op: wire.OpGet, Key: c.w.keys[key]}, func(a wire.Reply) { c.answered(key, a, finish) })
+	c.call(wire.Request{Op: wire.OpGet, Key: c.w.keys[key]}, func(a wire.Reply) { c.replied(key, a, finish) })
 }
 
 // get is what a client does: look up, READ, judge; or READ buckets first; or ask.

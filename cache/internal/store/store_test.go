@@ -174,7 +174,7 @@ func TestStoreIsFull(t *testing.T) {
 	require.Equal(t, make([]byte, 1000), do(s, 0, get(kept)).Value)
 	require.NotZero(t, s.Stats().Evicted)
 	require.NoError(t, s.Heard(1, wire.Horizon{Epoch: 7, Applied: s.log.last, Quiet: s.log.last}))
-	require.Zero(t, s.Stats().Arena.Limbo)
+	require.Zero(t, s.Stats().Arena.Quarantine)
 	require.Equal(t, wire.OK, do(s, 0, set("k", string(make([]byte, 1000)))).Status)
 	require.Equal(t, wire.TooLarge, do(s, 0, set("k", string(make([]byte, simPage)))).Status)
 	require.LessOrEqual(t, s.Stats().Arena.Live, s.limit())
@@ -192,14 +192,14 @@ func TestStoreLease(t *testing.T) {
 	now := uint64(59)
 	require.NoError(t, s.Heard(1, wire.Horizon{Epoch: 7, Quiet: 1}), "as late as can be, and not far enough")
 	for len(s.Late(now, nil)) == 0 {
-		require.NotZero(t, s.Stats().Arena.Limbo)
+		require.NotZero(t, s.Stats().Arena.Quarantine)
 		now++
 	}
 	require.LessOrEqual(t, now-freed, uint64(100))
 	require.Empty(t, s.Late(now+1, nil), "it is named once")
 	require.Equal(t, uint64(1), s.Stats().Cut)
 	s.Detach(1)
-	require.Zero(t, s.Stats().Arena.Limbo)
+	require.Zero(t, s.Stats().Arena.Quarantine)
 
 	s.Attach(2, now)
 	ok := wire.Horizon{Epoch: 7, Quiet: s.log.last}
@@ -220,9 +220,9 @@ func TestStorePardons(t *testing.T) {
 	require.Empty(t, s.Late(10, nil))
 	s.Pardon(5000)
 	require.Empty(t, s.Late(5040, nil))
-	require.NotZero(t, s.Stats().Arena.Limbo)
+	require.NotZero(t, s.Stats().Arena.Quarantine)
 	require.NotEmpty(t, s.Late(5050, nil))
-	require.NotZero(t, s.Stats().Arena.Limbo, "until it is detached")
+	require.NotZero(t, s.Stats().Arena.Quarantine, "until it is detached")
 }
 
 // A client that makes a record by asking for it has seen it, unless it leaves no trace.

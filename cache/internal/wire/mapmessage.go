@@ -146,7 +146,7 @@ func (d *Delta) Table() (Where, int) {
 // no use to a client.
 const (
 	deltaFixed = 17
-	deltaLeast = deltaFixed + 2
+	minDelta   = deltaFixed + 2
 )
 
 // Deltas are changes that follow each other.
@@ -207,7 +207,7 @@ func (d *Deltas) Read(src []byte) error {
 
 // read decodes the change of a number, and returns what follows it.
 func (d *Delta) read(b []byte, epoch uint32, seq uint64) (rest []byte, ok bool) {
-	if len(b) < deltaLeast {
+	if len(b) < minDelta {
 		return nil, false
 	}
 	le := binary.LittleEndian

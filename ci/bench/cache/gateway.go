@@ -21,7 +21,7 @@ import (
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
 	"github.com/goverbs/goverbs/ci/bench/measure"
 	"github.com/goverbs/goverbs/dc"
-	"github.com/goverbs/goverbs/internal/calm"
+	"github.com/goverbs/goverbs/internal/procs"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -72,7 +72,7 @@ func serveLocalProxy(ctx context.Context, at string) error {
 
 // serveStore serves as rdmacached does.
 func serveStore(s gateway.Store, network, at string) error {
-	calm.SpareProcs()
+	procs.SpareProcs()
 	g, err := gateway.New(gateway.Config{Store: s})
 	if err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/ci/lab"
-	"github.com/goverbs/goverbs/internal/calm"
+	"github.com/goverbs/goverbs/internal/procs"
 	"github.com/goverbs/goverbs/lockoffload"
 )
 
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 // another's change. Each change adds one to a byte that it read under the lock.
 func TestBaselinesLoseNoChange(t *testing.T) {
 	lab.Require(t, 2)
-	calm.SpareProcs()
+	procs.SpareProcs()
 	const clients, each = 6, 30
 	for name, pauses := range map[string]backoff{"without pauses": {}, "with pauses": crowdPauses} {
 		for _, kind := range []string{"direct", "naive"} {
@@ -67,7 +67,7 @@ func TestBaselinesLoseNoChange(t *testing.T) {
 // is not before its lease is over.
 func TestHolderIsKilled(t *testing.T) {
 	lab.Require(t, 2)
-	calm.SpareProcs()
+	procs.SpareProcs()
 	g, err := newTarget(lockoffload.Layout{Slots: 1, Size: recordSize, Clients: 4}, killedLease)
 	require.NoError(t, err)
 	defer g.srv.Close()

@@ -117,7 +117,7 @@ func newSender(o *opened, from, to *srd.Endpoint, n, size int) (*sender, error) 
 	s := &sender{ep: from, q: q, rs: make([]srd.Request, n)}
 	c, data := from.Destination(to.Addr(), srd.Reliable), [][]byte{make([]byte, size)}
 	for i := range s.rs {
-		s.rs[i] = srd.Request{Context: c, Data: data}
+		s.rs[i] = srd.Request{Destination: c, Data: data}
 	}
 	return s, nil
 }

@@ -24,7 +24,7 @@ type archive struct {
 	mirror        func() (string, error)
 	keyring       func() (openpgp.EntityList, error)
 	pause         time.Duration // before the second try; those before later ones double
-	silence       time.Duration // an answer in which nothing comes for so long is given up
+	silence       time.Duration // a reply in which nothing comes for so long is given up
 }
 
 func hostArchive(release, arch string) *archive {

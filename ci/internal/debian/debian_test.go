@@ -249,9 +249,9 @@ func TestWhatIsNotSignedIsRefused(t *testing.T) {
 	deb := makeDeb(t, "", file{"./a", "one", 0o644})
 	for name, spoil := range map[string]func(f *fakeArchive){
 		"another key": func(f *fakeArchive) {
-			stranger, err := openpgp.NewEntity("stranger", "", "s@example", quick)
+			other, err := openpgp.NewEntity("other", "", "s@example", quick)
 			require.NoError(t, err)
-			f.keyring = func() (openpgp.EntityList, error) { return openpgp.EntityList{stranger}, nil }
+			f.keyring = func() (openpgp.EntityList, error) { return openpgp.EntityList{other}, nil }
 		},
 		"no signature": func(f *fakeArchive) { f.files["/dists/r/InRelease"] = []byte("Suite: r\n") },
 		"another release": func(f *fakeArchive) {

@@ -31,8 +31,8 @@ type Package struct {
 // one.
 const fresh = 24 * time.Hour
 
-// patience is how long a newer index may take where there is an older one.
-const patience = 30 * time.Second
+// refreshTimeout is how long a newer index may take where there is an older one.
+const refreshTimeout = 30 * time.Second
 
 // index is the list of a release's packages, in the cache.
 type index struct{ id, path string }
@@ -78,7 +78,7 @@ func (a *archive) index(ctx context.Context, base, outdated string) (index, erro
 	if kept {
 		// A network that swallows everything must not keep guests from starting.
 		var cancel context.CancelFunc
-		ask, cancel = context.WithTimeout(ctx, patience)
+		ask, cancel = context.WithTimeout(ctx, refreshTimeout)
 		defer cancel()
 	}
 	id, err := a.release256(ask)

@@ -86,10 +86,10 @@ func (h *Hub) others(from *port) []*port {
 // queued is how many frames wait for a card, besides those in its socket.
 const queued = 64
 
-// patience is how long a card may read nothing until it counts as deaf: much
+// deafAfter is how long a card may read nothing until it counts as deaf: much
 // longer than an emulated guest is busy, and shorter than what a queue pair
 // between other hosts takes for a dead peer.
-const patience = 250 * time.Millisecond
+const deafAfter = 250 * time.Millisecond
 
 // port is one card.
 type port struct {
@@ -111,7 +111,7 @@ func (p *port) send(frame []byte) {
 	if p.deaf.Load() {
 		return
 	}
-	limit := time.NewTimer(patience)
+	limit := time.NewTimer(deafAfter)
 	defer limit.Stop()
 	select {
 	case p.queue <- frame:

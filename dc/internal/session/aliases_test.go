@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/dc/internal/wire"
 )
 
-// TestAliases: one target under two addresses, say with its incarnation and without,
+// TestAliases: one target under two addresses, say with its generation and without,
 // is two peers for an initiator. The session that is kept for one of them outlives
 // what the same context does for the other.
 func TestAliases(t *testing.T) {

@@ -167,7 +167,7 @@ func (c *Initiator) Found(p *Peer, at wire.ControlAddress, err error, now time.D
 	}
 	// It was restarted, and its sessions are gone. One that has a context fails
 	// by itself.
-	p.at.QPN, p.at.QKey, p.epoch = at.QPN, at.QKey, p.incarnation
+	p.at.QPN, p.at.QKey, p.epoch = at.QPN, at.QKey, p.generation
 	switch x := p.ctx; {
 	case x != nil && x.state == connecting:
 		p.kept = Session{}

@@ -14,9 +14,9 @@ import (
 func TestFirstContact(t *testing.T) {
 	b := newBench(t, 2, nil)
 	for n := range uint32(40) {
-		b.Enqueue(b.stranger(100+n), 1, b.now)
+		b.Enqueue(b.newPeer(100+n), 1, b.now)
 	}
-	live := b.stranger(1)
+	live := b.newPeer(1)
 	b.Enqueue(live, 1, b.now)
 	for _, kind := range kindsOf(b.taken()) {
 		require.Equal(t, wire.Probe, kind)
@@ -42,7 +42,7 @@ func TestFirstContact(t *testing.T) {
 	require.Zero(t, b.Stats.GaveWay)
 }
 
-// TestRecallOfUnknown session: the answer that gave it was lost, or came when the
+// TestRecallOfUnknown session: the reply that gave it was lost, or came when the
 // target was not wanted any more. It is given back.
 func TestRecallOfUnknown(t *testing.T) {
 	b := newBench(t, 1, nil)

@@ -18,7 +18,7 @@ type flood struct {
 	target                  *simTarget
 	heard                   [][wire.MessageLen]byte // what initiators said
 	forged, damaged, replay int
-	answers                 int // of the target to strangers
+	answers                 int // of the target to unauthenticated peers
 }
 
 func (f *flood) packet() {
@@ -51,7 +51,7 @@ func (f *flood) packet() {
 			before := i.core.Stats.Malformed
 			i.core.Received(&x, w.Now)
 			if i.core.Stats.Malformed != before+1 {
-				w.Wrong("an initiator listens to a stranger")
+				w.Wrong("an initiator listens to an unauthenticated peer")
 			}
 			i.settle()
 		}
@@ -63,7 +63,7 @@ func (f *flood) packet() {
 	f.target.settle()
 }
 
-// TestFlood: strangers and replays of what was overheard, 10,000 packets a second,
+// TestFlood: unauthenticated peers and replays of what was overheard, 10,000 packets a second,
 // get no reply, change nothing and cost no memory. Initiators with the key are served
 // meanwhile.
 func TestFlood(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 )
 
 // TestLateAnswer: the session that a target gives when it has left its context is closed,
-// and the answer shows that the target is there.
+// and the reply shows that the target is there.
 func TestLateAnswer(t *testing.T) {
 	b := newBench(t, 1, nil)
 	slow, other := b.peer(1), b.peer(2)
@@ -71,7 +71,7 @@ func TestTimeout(t *testing.T) {
 	require.NotZero(t, b.Stats.Retransmits)
 	require.Equal(t, 24*time.Millisecond, b.timeout())
 	for n := range uint32(20) {
-		p := b.stranger(10 + n)
+		p := b.newPeer(10 + n)
 		b.Enqueue(p, 0, b.now)
 		sent := b.now
 		b.now += 40 * time.Millisecond

@@ -159,7 +159,7 @@ func (c *Initiator) refused(x *Context, p *Peer, current bool, m *wire.Message, 
 		c.abort(x, ErrStale)
 		c.settle(x, now)
 	case x.state != connecting, m.Reason == wire.StaleSession: // of an earlier answer to a copy, perhaps
-	case m.Reason == wire.StaleTarget && m.Epoch != p.epoch && p.incarnation == 0:
+	case m.Reason == wire.StaleTarget && m.Epoch != p.epoch && p.generation == 0:
 		// Another target has the address now: what is not posted goes there.
 		p.epoch = m.Epoch
 		p.kept = Session{}

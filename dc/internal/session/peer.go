@@ -30,20 +30,20 @@ type Peer struct {
 	class   uint8 // of its backlog, in line
 	timed   int32 // 1 + its place among those with a timer
 
-	at          wire.ControlAddress // of its control queue, where that was last seen
-	key         uint64
-	incarnation uint64 // that the address asks for; 0: whichever
-	epoch       uint64 // of the target that was met last
-	ctx         *Context
-	kept        Session
-	pending     int32 // requests not yet posted
+	at         wire.ControlAddress // of its control queue, where that was last seen
+	key        uint64
+	generation uint64 // that the address asks for; 0: whichever
+	epoch      uint64 // of the target that was met last
+	ctx        *Context
+	kept       Session
+	pending    int32 // requests not yet posted
 
 	line       *line
 	age        neighbours    // in line
 	same       neighbours    // in its class
 	since      time.Duration // when it began to wait
 	timer      time.Duration
-	firstTry   time.Duration // of the connects and probes without an answer; 0: none
+	firstTry   time.Duration // of the connects and probes without a reply; 0: none
 	probePause time.Duration
 	notReady   time.Duration // pause after a request that found no receive
 
@@ -69,7 +69,7 @@ type PeerAddress struct {
 
 // AddPeer makes a target known.
 func (c *Initiator) AddPeer(a PeerAddress) *Peer {
-	p := &Peer{Number: c.peerNumber(), at: a.At, incarnation: a.Generation, epoch: a.Generation, service: a.Service, key: a.Key}
+	p := &Peer{Number: c.peerNumber(), at: a.At, generation: a.Generation, epoch: a.Generation, service: a.Service, key: a.Key}
 	c.peers[p.Number] = p
 	return p
 }

@@ -22,7 +22,7 @@ var (
 // Why sessions break off, if no request failed before.
 var (
 	ErrStale   = errors.New("the target has ended the session")
-	ErrAborted = errors.New("a request took too long for who waits for it")
+	ErrAborted = errors.New("a request took longer than its caller waits")
 )
 
 // Never is when nothing is to be done.

@@ -38,7 +38,7 @@ func TestAliveTells(t *testing.T) {
 	require.Equal(t, before, at(b.now-x.Session.lease()-time.Second), "the session has lapsed since")
 }
 
-// TestKeepAliveIsRepeated before the lease is over, if it has no answer.
+// TestKeepAliveIsRepeated before the lease is over, if it has no reply.
 func TestKeepAliveIsRepeated(t *testing.T) {
 	b := newBench(t, 1, nil)
 	p := b.peer(1)
@@ -103,7 +103,7 @@ func TestStaleSession(t *testing.T) {
 	require.Zero(t, b.Counted().Kept)
 }
 
-// TestRefusedAgain: a target that refuses the incarnation which it has named itself is
+// TestRefusedAgain: a target that refuses the generation which it has named itself is
 // not asked for ever.
 func TestRefusedAgain(t *testing.T) {
 	b := newBench(t, 1, nil)
@@ -210,7 +210,7 @@ func TestBrokenAreTold(t *testing.T) {
 	b.Posted(x, 1, 1)
 	b.Part()
 	require.Equal(t, []wire.Reason{wire.Broken}, told())
-	// A context that is lost while its answer is under way.
+	// A context that is lost while its reply is under way.
 	b = newBench(t, 1, nil)
 	p, q = b.peer(1), b.peer(2)
 	b.attach(p, 3)

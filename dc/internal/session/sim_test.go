@@ -89,8 +89,8 @@ func program(seed uint64) (*world, error) {
 		})
 	}
 	for range rng.IntN(20) {
-		i, at, patience := w.inits[rng.IntN(len(w.inits))], addrs[rng.IntN(len(addrs))].At, time.Duration(rng.Int64N(int64(2*time.Second)))
-		w.After(within(), func() { i.attach(i.known[at], patience) })
+		i, at, timeout := w.inits[rng.IntN(len(w.inits))], addrs[rng.IntN(len(addrs))].At, time.Duration(rng.Int64N(int64(2*time.Second)))
+		w.After(within(), func() { i.attach(i.known[at], timeout) })
 	}
 	for range rng.IntN(40) {
 		i, at, k := w.inits[rng.IntN(len(w.inits))], addrs[rng.IntN(len(addrs))].At, rng.IntN(8)
@@ -154,7 +154,7 @@ func program(seed uint64) (*world, error) {
 		case j.executed == 1 && j.by.home != j.home():
 			return w, fmt.Errorf("request %d went to the wrong target", n)
 		case j.executed == 1 && !j.fits(j.by):
-			return w, fmt.Errorf("request %d went to another incarnation of its target", n)
+			return w, fmt.Errorf("request %d went to another generation of its target", n)
 		case j.on == lame:
 		case j.ended != 1:
 			return w, fmt.Errorf("request %d of %d has %d completions", n, len(jobs), j.ended)

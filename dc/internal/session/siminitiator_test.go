@@ -111,7 +111,7 @@ func (i *simInitiator) post(p *Peer, j *job) {
 }
 
 // attach asks for a session, and perhaps does not wait for it.
-func (i *simInitiator) attach(p *Peer, patience time.Duration) {
+func (i *simInitiator) attach(p *Peer, timeout time.Duration) {
 	if x := p.ctx; i.dead || x != nil && x.Attached() {
 		return
 	}
@@ -119,7 +119,7 @@ func (i *simInitiator) attach(p *Peer, patience time.Duration) {
 	i.joins = append(i.joins, a)
 	i.core.Enqueue(p, 0, i.w.Now)
 	i.settle()
-	i.w.After(patience, func() {
+	i.w.After(timeout, func() {
 		if a.over || i.dead {
 			return
 		}
@@ -479,7 +479,7 @@ func (i *simInitiator) doubled(x *Context, remote, psn uint32) {
 	})
 }
 
-// lookUp is the question to a service: the answer may fail, be late, and be out
+// lookUp is the question to a service: the reply may fail, be late, and be out
 // of date when it comes.
 func (i *simInitiator) lookUp(p *Peer) {
 	w := i.w
@@ -490,7 +490,7 @@ func (i *simInitiator) lookUp(p *Peer) {
 		var err error
 		t := w.services[service]
 		if t == nil || w.rng.Float64() < w.loss {
-			err = errors.New("no answer")
+			err = errors.New("no reply")
 		} else {
 			at.QPN = t.at.QPN
 		}

@@ -57,8 +57,8 @@ func from(sender uint64, kind wire.Kind) *wire.Message {
 	return &wire.Message{Kind: kind, Sender: sender, Key: targetKey, Attempt: 1, Context: 2, Peer: 3, QPN: 4, PSN: 5, From: wire.ControlAddress{QPN: uint32(sender)}}
 }
 
-// TestStrangersGetNoAnswer, whatever they say, and change nothing.
-func TestStrangersGetNoAnswer(t *testing.T) {
+// TestUnauthenticatedPeersGetNoReply, whatever they say, and change nothing.
+func TestUnauthenticatedPeersGetNoReply(t *testing.T) {
 	c, io := newTestTarget(1)
 	c.Received(from(1, wire.Connect), 0)
 	session := io.last(t).Session

@@ -31,13 +31,13 @@ func newBench(t *testing.T, contexts int, change func(*Limits)) *bench {
 
 // peer is a target that has replied before.
 func (b *bench) peer(qpn uint32) *Peer {
-	p := b.stranger(qpn)
+	p := b.newPeer(qpn)
 	p.alive = true
 	return p
 }
 
-// stranger is one of which nothing was ever heard.
-func (b *bench) stranger(qpn uint32) *Peer {
+// newPeer returns a peer of which nothing was ever heard.
+func (b *bench) newPeer(qpn uint32) *Peer {
 	return b.AddPeer(PeerAddress{At: wire.ControlAddress{QPN: qpn, GID: wire.GID{15: byte(qpn)}}, Key: 7})
 }
 
@@ -260,7 +260,7 @@ func TestStaleAttachedIsDeclined(t *testing.T) {
 	require.Contains(t, kindsOf(b.tick()), any(wire.Detach))
 }
 
-// TestSearch: the service is asked after two packets without an answer, one
+// TestSearch: the service is asked after two packets without a reply, one
 // question at a time, and the connect goes on at the place that it names.
 func TestSearch(t *testing.T) {
 	b := newBench(t, 1, func(l *Limits) { l.Hold = time.Hour; l.Retransmit = time.Millisecond })
@@ -272,7 +272,7 @@ func TestSearch(t *testing.T) {
 	require.Equal(t, []any{wire.Connect}, kindsOf(b.tick()))
 	require.Equal(t, []any{wire.Connect, ActLookup}, kindsOf(b.tick()))
 	require.Equal(t, []any{wire.Connect}, kindsOf(b.tick()), "the question is under way")
-	b.Found(p, wire.ControlAddress{}, errors.New("no answer"), b.now)
+	b.Found(p, wire.ControlAddress{}, errors.New("no reply"), b.now)
 	require.Equal(t, []any{wire.Connect, ActLookup}, kindsOf(b.tick()))
 	b.Found(p, wire.ControlAddress{QPN: 7, QKey: 70}, nil, b.now)
 	require.Empty(t, b.taken(), "it is where it was")

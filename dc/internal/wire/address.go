@@ -33,7 +33,7 @@ const (
 // Append appends the message form, all of it big endian:
 //
 //	"GVDA" | version 1 | hardware 1 | MTU 1 | 0 1 | GID 16 | LID 2 | service 2 |
-//	QPN 4 | Q_Key 4 | incarnation 8 | key check 2 | 0 2 | CRC-32C of all before 4
+//	QPN 4 | Q_Key 4 | generation 8 | key check 2 | 0 2 | CRC-32C of all before 4
 func (a *Address) Append(b []byte) []byte {
 	start := len(b)
 	be := binary.BigEndian

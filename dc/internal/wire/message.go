@@ -34,12 +34,12 @@ const (
 
 	// From the target.
 
-	Attached // the answer to Connect: a session and its responder context
+	Attached // the reply to Connect: a session and its responder context
 	Busy     // no responder context is free: come again after Wait
 	Refused  // no session: see Reason
-	Detached // the answer to Detach
+	Detached // the reply to Detach
 	Recall   // others wait for a responder context: please detach soon
-	Alive    // the answer to KeepAlive and Probe
+	Alive    // the reply to KeepAlive and Probe
 
 	lastKind = Alive
 )
@@ -83,8 +83,8 @@ type Message struct {
 	Kind    Kind
 	Reason  Reason
 	MTU     MTU
-	Epoch   uint64 // incarnation of the target; 0 from an initiator: whichever
-	Sender  uint64 // incarnation of the initiator
+	Epoch   uint64 // generation of the target; 0 from an initiator: whichever
+	Sender  uint64 // generation of the initiator
 	Context uint32 // of the initiator: which of its contexts
 	Attempt uint32 // counts the sessions that this context has asked for
 	Peer    uint32 // the initiator's number for the target

@@ -9,10 +9,10 @@
 // a client that does not find it any more asks again. That is all that mutual exclusion
 // needs, whatever happens to clients, messages and the broker; the rest is order.
 //
-//	                reserve: CMP_SWAP word 0 -> R          answer: R
+//	                reserve: CMP_SWAP word 0 -> R          reply: R
 //	waiting, first ──────────────────────────▶ reserved ───────────────▶ client: CMP_SWAP R -> tag, ..., tag -> 0
 //	                                              │                          │ done
-//	                                              ▼ patience is over         ▼
+//	                                              ▼ it times out              ▼
 //	                                       CMP_SWAP R -> 0, reserve for the next one
 //
 // A client says when it is done, and the word is reserved for the next one at once. If no
@@ -32,7 +32,7 @@ import (
 // Config configures a broker; all fields must be set.
 type Config struct {
 	Lists    int           // under way at a time, at most
-	Patience time.Duration // how long a reservation stands that its client does not end
+	Timeout  time.Duration // how long a reservation stands that its client does not end
 	MinPause time.Duration // before a word that was not free is tried again, at first
 	MaxPause time.Duration // and later
 	// Eager is how often it is tried again without a pause when a client has said that
@@ -54,8 +54,8 @@ type Ask struct {
 	Seq  uint64
 }
 
-// Answer goes to the client that asked.
-type Answer struct {
+// Reply goes to the client that asked.
+type Reply struct {
 	Ask
 	Slot uint32
 	Word uint64 // that the client finds in the lock word; 0: the request was taken back
@@ -88,10 +88,10 @@ type Broker struct {
 
 	// Output, taken and emptied by the driver.
 	Lists   []List
-	Answers []Answer
+	Replies []Reply
 
 	Reserved uint64 // reservations that clients got
-	Lapsed   uint64 // those that were taken back because their patience was over
+	Lapsed   uint64 // those that were taken back because they timed out
 }
 
 // slot is a slot for which requests wait, or that is reserved.
@@ -132,7 +132,7 @@ func New(cfg Config) *Broker {
 // reservations: then it is taken back at once.
 func (b *Broker) Ask(now time.Duration, n uint32, a Ask) {
 	if b.shut || b.has[a.Peer] >= b.cfg.MaxReserved {
-		b.Answers = append(b.Answers, Answer{Ask: a, Slot: n})
+		b.Replies = append(b.Replies, Reply{Ask: a, Slot: n})
 		return
 	}
 	s := b.slots[n]
@@ -157,7 +157,7 @@ func (b *Broker) Done(now time.Duration, n uint32, a Ask) {
 	}
 	if i := slices.Index(s.queue, a); i >= 0 {
 		s.queue = slices.Delete(s.queue, i, i+1)
-		b.Answers = append(b.Answers, Answer{Ask: a, Slot: n})
+		b.Replies = append(b.Replies, Reply{Ask: a, Slot: n})
 	}
 	if s.word != 0 && s.of == a {
 		s.ended, s.eager = true, b.cfg.Eager
@@ -165,7 +165,7 @@ func (b *Broker) Done(now time.Duration, n uint32, a Ask) {
 	b.try(now, s)
 }
 
-// Forget takes back all that a peer asked for, without an answer.
+// Forget takes back all that a peer asked for, without a reply.
 func (b *Broker) Forget(now time.Duration, peer int32) {
 	for _, s := range b.slots {
 		before := len(s.queue)
@@ -183,7 +183,7 @@ func (b *Broker) Shut(now time.Duration) {
 	b.shut = true
 	for _, s := range b.slots {
 		for _, a := range s.queue {
-			b.Answers = append(b.Answers, Answer{Ask: a, Slot: s.n})
+			b.Replies = append(b.Replies, Reply{Ask: a, Slot: s.n})
 		}
 		s.queue, s.ended = nil, s.word != 0
 		b.try(now, s)
@@ -312,7 +312,7 @@ func (b *Broker) Result(now time.Duration, index int, old []uint64) {
 // have been taken and given back, or the word would not have been free.
 func (b *Broker) reserved(now time.Duration, s *slot) {
 	b.ends(s)
-	s.word, s.until, s.ended, s.late = s.next, now+b.cfg.Patience, false, false
+	s.word, s.until, s.ended, s.late = s.next, now+b.cfg.Timeout, false, false
 	s.again, s.eager = false, 0
 	s.pause = b.cfg.MinPause
 	if s.due == Never {
@@ -325,7 +325,7 @@ func (b *Broker) reserved(now time.Duration, s *slot) {
 	s.of, s.queue = s.queue[0], s.queue[1:]
 	b.Reserved++
 	b.has[s.of.Peer]++
-	b.Answers = append(b.Answers, Answer{Ask: s.of, Slot: s.n, Word: s.word})
+	b.Replies = append(b.Replies, Reply{Ask: s.of, Slot: s.n, Word: s.word})
 	b.later(now, s)
 }
 

@@ -9,7 +9,7 @@ import (
 
 func newBroker(lists int) *Broker {
 	var word uint64
-	return New(Config{Lists: lists, Patience: time.Second, MinPause: time.Millisecond, MaxPause: 8 * time.Millisecond, Eager: 2, MaxRun: 5 * time.Second, Gap: 5 * time.Millisecond, MaxReserved: 3,
+	return New(Config{Lists: lists, Timeout: time.Second, MinPause: time.Millisecond, MaxPause: 8 * time.Millisecond, Eager: 2, MaxRun: 5 * time.Second, Gap: 5 * time.Millisecond, MaxReserved: 3,
 		Word: func() uint64 { word++; return 1<<63 | word }})
 }
 
@@ -22,11 +22,11 @@ func took(t *testing.T, b *Broker) List {
 	return l
 }
 
-func answered(t *testing.T, b *Broker) Answer {
+func nextReply(t *testing.T, b *Broker) Reply {
 	t.Helper()
-	require.Len(t, b.Answers, 1)
-	a := b.Answers[0]
-	b.Answers = b.Answers[:0]
+	require.Len(t, b.Replies, 1)
+	a := b.Replies[0]
+	b.Replies = b.Replies[:0]
 	return a
 }
 
@@ -40,14 +40,14 @@ func TestTurnsFollowEachOther(t *testing.T) {
 	b.Ask(0, 7, second)
 	require.Empty(t, b.Lists, "one list of a slot at a time")
 	b.Result(0, l.Index, []uint64{0})
-	a := answered(t, b)
-	require.Equal(t, Answer{first, 7, l.Ops[0].Swap}, a)
+	a := nextReply(t, b)
+	require.Equal(t, Reply{first, 7, l.Ops[0].Swap}, a)
 	require.Empty(t, b.Lists, "the first one is at it")
 	b.Done(0, 7, Ask{9, 9})
 	l = took(t, b)
 	require.Equal(t, 1, l.N, "of nobody who has a reservation")
 	b.Result(0, l.Index, []uint64{a.Word})
-	require.Empty(t, b.Answers)
+	require.Empty(t, b.Replies)
 
 	b.Done(0, 7, first)
 	l = took(t, b)
@@ -55,7 +55,7 @@ func TestTurnsFollowEachOther(t *testing.T) {
 	require.Zero(t, l.Ops[1].Compare)
 	require.NotEqual(t, a.Word, l.Ops[1].Swap)
 	b.Result(0, l.Index, []uint64{0, 0})
-	require.Equal(t, second, answered(t, b).Ask)
+	require.Equal(t, second, nextReply(t, b).Ask)
 	b.Done(0, 7, second)
 	l = took(t, b)
 	require.Equal(t, 1, l.N)
@@ -85,7 +85,7 @@ func TestWordThatIsHeld(t *testing.T) {
 	b.Done(now, 1, Ask{6, 6}) // while that is under way
 	b.Result(now, l.Index, []uint64{99})
 	b.Result(now, took(t, b).Index, []uint64{0})
-	require.Equal(t, Ask{1, 1}, answered(t, b).Ask)
+	require.Equal(t, Ask{1, 1}, nextReply(t, b).Ask)
 }
 
 // A client may say that it is done before it is seen to be.
@@ -93,7 +93,7 @@ func TestUnlockOnItsWay(t *testing.T) {
 	b := newBroker(4)
 	b.Ask(0, 1, Ask{1, 1})
 	b.Result(0, took(t, b).Index, []uint64{0})
-	b.Answers = b.Answers[:0]
+	b.Replies = b.Replies[:0]
 	b.Ask(0, 1, Ask{2, 2})
 	b.Done(0, 1, Ask{1, 1})
 	b.Result(0, took(t, b).Index, []uint64{77, 77})
@@ -105,16 +105,16 @@ func TestUnlockOnItsWay(t *testing.T) {
 		b.Turn(b.Alarm())
 	}
 	b.Result(b.Alarm(), took(t, b).Index, []uint64{0})
-	require.Equal(t, Ask{2, 2}, answered(t, b).Ask)
+	require.Equal(t, Ask{2, 2}, nextReply(t, b).Ask)
 }
 
-// A client that does not come keeps the others waiting for the broker's patience.
+// A client that does not come keeps the others waiting for the reservation timeout.
 func TestReservationLapses(t *testing.T) {
 	b := newBroker(4)
 	b.Ask(0, 1, Ask{1, 1})
 	l := took(t, b)
 	b.Result(0, l.Index, []uint64{0})
-	word := answered(t, b).Word
+	word := nextReply(t, b).Word
 	require.Equal(t, time.Second, b.Alarm(), "nobody waits")
 	b.Turn(time.Second)
 	l = took(t, b)
@@ -123,7 +123,7 @@ func TestReservationLapses(t *testing.T) {
 	b.Result(time.Second, l.Index, []uint64{word})
 	require.EqualValues(t, 1, b.Lapsed)
 	b.Result(time.Second, took(t, b).Index, []uint64{0})
-	require.Equal(t, Ask{2, 2}, answered(t, b).Ask)
+	require.Equal(t, Ask{2, 2}, nextReply(t, b).Ask)
 
 	b.Turn(2 * time.Second)
 	l = took(t, b)
@@ -139,10 +139,10 @@ func TestRequestsTakenBack(t *testing.T) {
 	b.Ask(0, 1, Ask{3, 3})
 	l := took(t, b)
 	b.Done(0, 1, Ask{1, 1})
-	require.Equal(t, Answer{Ask{1, 1}, 1, 0}, answered(t, b), "also the first one, while a list is under way for it")
+	require.Equal(t, Reply{Ask{1, 1}, 1, 0}, nextReply(t, b), "also the first one, while a list is under way for it")
 	b.Forget(0, 2)
 	b.Result(0, l.Index, []uint64{0})
-	require.Equal(t, Ask{3, 3}, answered(t, b).Ask)
+	require.Equal(t, Ask{3, 3}, nextReply(t, b).Ask)
 	b.Forget(0, 3)
 	l = took(t, b)
 	b.Result(0, l.Index, []uint64{l.Ops[0].Compare})
@@ -156,23 +156,23 @@ func TestRequestsTakenBack(t *testing.T) {
 	require.Equal(t, []CmpSwap{{l.Ops[0].Swap, 0}}, back.Ops[:back.N], "nobody is left for it")
 	b.Result(0, back.Index, []uint64{back.Ops[0].Compare})
 	require.True(t, b.Idle())
-	require.Empty(t, b.Answers)
+	require.Empty(t, b.Replies)
 }
 
 func TestShut(t *testing.T) {
 	b := newBroker(4)
 	b.Ask(0, 1, Ask{1, 1})
 	b.Result(0, took(t, b).Index, []uint64{0})
-	word := answered(t, b).Word
+	word := nextReply(t, b).Word
 	b.Ask(0, 1, Ask{2, 2})
 	b.Shut(0)
-	require.Equal(t, Answer{Ask{2, 2}, 1, 0}, answered(t, b))
+	require.Equal(t, Reply{Ask{2, 2}, 1, 0}, nextReply(t, b))
 	l := took(t, b)
 	require.Equal(t, []CmpSwap{{word, 0}}, l.Ops[:l.N])
 	b.Result(0, l.Index, []uint64{word})
 	require.True(t, b.Idle())
 	b.Ask(0, 1, Ask{3, 3})
-	require.Equal(t, Answer{Ask{3, 3}, 1, 0}, answered(t, b))
+	require.Equal(t, Reply{Ask{3, 3}, 1, 0}, nextReply(t, b))
 	require.True(t, b.Idle())
 }
 
@@ -183,13 +183,13 @@ func TestListsRunShort(t *testing.T) {
 		b.Ask(0, n, Ask{1, uint64(n)})
 	}
 	b.Done(0, 1, Ask{1, 1}) // needs nothing any more when its list would come
-	require.Len(t, b.Answers, 1)
-	b.Answers = b.Answers[:0]
+	require.Len(t, b.Replies, 1)
+	b.Replies = b.Replies[:0]
 	for _, n := range []uint32{0, 2, 3} {
 		l := took(t, b)
 		require.Equal(t, n, l.Slot)
 		b.Result(0, l.Index, []uint64{0})
-		require.EqualValues(t, n, answered(t, b).Slot)
+		require.EqualValues(t, n, nextReply(t, b).Slot)
 	}
 	require.Empty(t, b.Lists)
 }
@@ -238,11 +238,11 @@ func TestWordIsLetGo(t *testing.T) {
 			}
 			b.Result(now, l.Index, old)
 		}
-		for _, a := range b.Answers {
+		for _, a := range b.Replies {
 			require.Equal(t, word, a.Word)
 			word, holder, until = 1000+a.Seq, a.Ask, now+hold
 		}
-		b.Answers = b.Answers[:0]
+		b.Replies = b.Replies[:0]
 	}
 	require.Greater(t, got, 7)
 	require.Less(t, longest, 100*time.Millisecond+2*5*time.Millisecond)
@@ -257,11 +257,11 @@ func TestReservationsOfOnePeer(t *testing.T) {
 		b.Ask(0, n, Ask{peer, uint64(n)})
 		l := took(t, b)
 		b.Result(0, l.Index, []uint64{0})
-		require.NotZero(t, answered(t, b).Word)
+		require.NotZero(t, nextReply(t, b).Word)
 	}
 	refused := func(now time.Duration) {
 		b.Ask(now, 99, Ask{1, 99})
-		require.Zero(t, answered(t, b).Word)
+		require.Zero(t, nextReply(t, b).Word)
 		require.Empty(t, b.Lists)
 	}
 	for n := range uint32(3) {
@@ -281,7 +281,7 @@ func TestReservationsOfOnePeer(t *testing.T) {
 	b.Ask(0, 1, Ask{2, 50})
 	b.Done(0, 1, Ask{1, 1})
 	b.Result(0, took(t, b).Index, []uint64{0, 0})
-	require.EqualValues(t, 2, answered(t, b).Peer)
+	require.EqualValues(t, 2, nextReply(t, b).Peer)
 	grant(4, 1)
 	refused(0)
 
@@ -289,7 +289,7 @@ func TestReservationsOfOnePeer(t *testing.T) {
 	b.Ask(0, 3, Ask{2, 51})
 	b.Turn(b.Alarm())
 	b.Result(0, took(t, b).Index, []uint64{0})
-	require.EqualValues(t, 2, answered(t, b).Peer)
+	require.EqualValues(t, 2, nextReply(t, b).Peer)
 	grant(5, 1)
 	refused(0)
 

@@ -48,14 +48,14 @@ type simClient struct {
 	until time.Duration // of what it does
 	said  bool          // that it is done
 	out   []message     // to the broker
-	in    []Answer
+	in    []Reply
 }
 
 type simState int
 
 const (
 	idle     simState = iota
-	asked             // waits for an answer
+	asked             // waits for a reply
 	called            // has a reservation
 	holding           // has the lock
 	silent            // died with what it had; its session's end is to come
@@ -73,7 +73,7 @@ const (
 	lease = 3 * time.Millisecond
 )
 
-var limits = Config{Lists: 2, Patience: 2 * time.Millisecond, MinPause: 100 * time.Microsecond, MaxPause: time.Millisecond, Eager: 3, MaxRun: 5 * time.Millisecond, Gap: 400 * time.Microsecond, MaxReserved: 100}
+var limits = Config{Lists: 2, Timeout: 2 * time.Millisecond, MinPause: 100 * time.Microsecond, MaxPause: time.Millisecond, Eager: 3, MaxRun: 5 * time.Millisecond, Gap: 400 * time.Microsecond, MaxReserved: 100}
 
 func newWorld(seed uint64) *world {
 	w := &world{rng: rand.New(rand.NewPCG(seed, 14)), fresh: map[uint64]bool{}, over: map[Ask]bool{}, barge: seed%3 == 0}
@@ -241,14 +241,14 @@ func (w *world) take() error {
 		}
 		w.under = append(w.under, &simList{List: l})
 	}
-	for _, a := range w.b.Answers {
+	for _, a := range w.b.Replies {
 		if w.over[a.Ask] {
-			return fmt.Errorf("%+v is answered twice", a)
+			return fmt.Errorf("%+v has a reply twice", a)
 		}
 		w.over[a.Ask] = true
 		if a.Word != 0 {
 			if o := w.order[a.Slot]; len(o) == 0 || o[0] != a.Ask {
-				return fmt.Errorf("%+v is answered before %+v", a, o)
+				return fmt.Errorf("%+v has a reply before %+v", a, o)
 			}
 			w.order[a.Slot] = w.order[a.Slot][1:]
 			w.since[a.Slot] = w.now
@@ -256,7 +256,7 @@ func (w *world) take() error {
 		c := w.clients[a.Peer]
 		c.in = append(c.in, a)
 	}
-	w.b.Lists, w.b.Answers = w.b.Lists[:0], w.b.Answers[:0]
+	w.b.Lists, w.b.Replies = w.b.Lists[:0], w.b.Replies[:0]
 	if len(w.under) > w.b.cfg.Lists {
 		return fmt.Errorf("%d lists under way", len(w.under))
 	}
@@ -303,7 +303,7 @@ func (w *world) late() error {
 		}
 		most := limits.MaxPause + limits.Gap + time.Duration(len(w.words))*slack
 		if word != 0 {
-			most += limits.Patience
+			most += limits.Timeout
 		}
 		if w.now-w.since[slot] > most {
 			return fmt.Errorf("slot %d has %#x and %d who wait, since %v", slot, word, len(w.order[slot]), w.now-w.since[slot])
@@ -401,7 +401,7 @@ func run(seed uint64) (reserved, lapsed uint64, err error) {
 
 // Whatever clients do and whenever they die: one has a lock at a time, waiting clients are
 // served in the order in which they asked, a word that is free while requests wait is
-// not left so, a client that does not come costs the broker's patience, and the broker
+// not left so, a client that does not come costs the reservation timeout, and the broker
 // remembers nothing but waiting requests and reservations.
 func TestBrokerAgainstModel(t *testing.T) {
 	seeds := uint64(5000)

@@ -45,7 +45,7 @@ type Agent struct {
 
 	// Output, taken and emptied by the driver, with the broker's lists.
 	Ops   []AgentOp
-	Outs  []agentAnswer
+	Outs  []agentReply
 	Free  []int32 // receive buffers
 	Stats AgentStats
 }
@@ -61,7 +61,7 @@ type AgentLimits struct {
 	MinPause      time.Duration
 	MaxPause      time.Duration
 	Keep          bool          // locks that others may be about to want, see Pause
-	patience      time.Duration // with a client that has its turn; 0 means turnPatience
+	reservation   time.Duration // with a client that has its turn; 0 means reservationTimeout
 	run, gap      time.Duration // of a lock that is handed on; 0 means turnRun and TurnGap
 }
 
@@ -77,8 +77,8 @@ type AgentOp struct {
 	Last bool // of its job's list
 }
 
-// agentAnswer is a reply to be sent: n bytes of the peer's entry.
-type agentAnswer struct {
+// agentReply is a reply to be sent: n bytes of the peer's entry.
+type agentReply struct {
 	Peer, Entry int32
 	N           int
 }
@@ -96,7 +96,7 @@ func NewAgent(l AgentLimits, slots AgentSlots, replies []byte, seed uint64) *Age
 		came:  make([]uint64, (slots.Slots+63)/64),
 		alarm: Never,
 		Ops:   make([]AgentOp, 0, 2*l.Receives),
-		Outs:  make([]agentAnswer, 0, 2*l.Receives),
+		Outs:  make([]agentReply, 0, 2*l.Receives),
 		Free:  make([]int32, 0, l.Receives),
 	}
 	c.Broker = c.newBroker()
@@ -133,7 +133,7 @@ func (c *Agent) Submit(now time.Duration, j, peer int32, msg []byte) {
 		at = int32(c.Limits.Window)
 		if p.sending == 0 {
 			p.entries[at].seq = r.Seq
-			c.answer(peer, at, wire.ChainUnknown, 0)
+			c.replyStatus(peer, at, wire.ChainUnknown, 0)
 		}
 	default:
 		// The last SEND from this entry may have no completion yet, but its
@@ -144,7 +144,7 @@ func (c *Agent) Submit(now time.Duration, j, peer int32, msg []byte) {
 			// An agent before this one may have executed it, or this one
 			// before it forgot the client.
 			c.Stats.Unknown++
-			c.answer(peer, at, wire.ChainUnknown, 0)
+			c.replyStatus(peer, at, wire.ChainUnknown, 0)
 			break
 		}
 		if r.Turn != wire.TurnNone {
@@ -152,7 +152,7 @@ func (c *Agent) Submit(now time.Duration, j, peer int32, msg []byte) {
 			break
 		}
 		if status := c.judge(p, &r); status != 0 {
-			c.answer(peer, at, status, 0)
+			c.replyStatus(peer, at, status, 0)
 			break
 		}
 		c.enqueue(now, j, peer, at, &r)
@@ -232,7 +232,7 @@ func (c *Agent) Turn(now time.Duration) {
 	}
 	c.now = now
 	c.Broker.Turn(now)
-	c.answerTurns(now)
+	c.replyTurns(now)
 }
 
 // start gives each peer with queued jobs one chance. Those that got something

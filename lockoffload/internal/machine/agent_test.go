@@ -63,7 +63,7 @@ func (b *agentBench) done(now time.Duration, words ...uint64) {
 	b.Turn(now)
 }
 
-// status takes the answer that is to be sent next.
+// status takes the reply that is to be sent next.
 func (b *agentBench) status() wire.ChainReply {
 	require.NotEmpty(b.t, b.Outs)
 	o := b.Outs[0]
@@ -420,7 +420,7 @@ func TestAgentExecutesNothingOfAForgottenClient(t *testing.T) {
 		}
 		return b.status()
 	}
-	second := ask(p, 9, first.Agent) // the answer is lost
+	second := ask(p, 9, first.Agent) // the reply is lost
 	require.Equal(t, wire.ChainDone, second.Status)
 	b.Forget(7)
 	p = b.client(7)

@@ -335,7 +335,7 @@ func (c *Agent) conclude(j int32, status wire.ChainStatus) {
 		binary.LittleEndian.PutUint32(c.reply(job.peer, job.entry)[24:], job.tries)
 		c.send(job.peer, job.entry)
 	default:
-		c.answer(job.peer, job.entry, status, job.tries)
+		c.replyStatus(job.peer, job.entry, status, job.tries)
 	}
 }
 

@@ -131,8 +131,8 @@ func (c *Agent) reply(peer, entry int32) []byte {
 	return c.replies[c.ReplyAt(peer, entry):][:c.Limits.Message:c.Limits.Message]
 }
 
-// answer writes a reply that has no operations, and sends it.
-func (c *Agent) answer(peer, entry int32, status wire.ChainStatus, tries uint32) {
+// replyStatus writes a reply that has no operations, and sends it.
+func (c *Agent) replyStatus(peer, entry int32, status wire.ChainStatus, tries uint32) {
 	p := &c.peers[peer]
 	r := wire.ChainReply{Client: p.id, Seq: p.entries[entry].seq, Status: status, Tries: tries, Agent: p.identity}
 	wire.SealMessage(r.AppendTo(c.reply(peer, entry)[:0]), 0)
@@ -148,5 +148,5 @@ func (c *Agent) send(peer, entry int32) {
 	}
 	n := binary.LittleEndian.Uint32(c.reply(peer, entry)[4:])
 	p.sending++
-	c.Outs = append(c.Outs, agentAnswer{peer, entry, int(n)})
+	c.Outs = append(c.Outs, agentReply{peer, entry, int(n)})
 }

@@ -20,9 +20,9 @@ const (
 	TurnWords = 2
 	// turnEager is how often a lock that is about to be given back is tried at once.
 	turnEager = 4
-	// turnPatience is how long a lock stays reserved for a client that does not take
+	// reservationTimeout is how long a lock stays reserved for a client that does not take
 	// it.
-	turnPatience = 500 * time.Millisecond
+	reservationTimeout = 500 * time.Millisecond
 	// turnRun is how long a lock is handed on before it is let go, and TurnGap how long
 	// it is left free then.
 	turnRun = 200 * time.Millisecond
@@ -35,7 +35,7 @@ const (
 func (c *Agent) newBroker() *broker.Broker {
 	l := &c.Limits
 	return broker.New(broker.Config{
-		Lists: TurnLists, Patience: cmp.Or(l.patience, turnPatience), MaxRun: cmp.Or(l.run, turnRun), Gap: cmp.Or(l.gap, TurnGap),
+		Lists: TurnLists, Timeout: cmp.Or(l.reservation, reservationTimeout), MaxRun: cmp.Or(l.run, turnRun), Gap: cmp.Or(l.gap, TurnGap),
 		MinPause: c.Limits.MinPause, MaxPause: c.Limits.MaxPause, Eager: turnEager, MaxReserved: turnsReserved,
 		Word: func() uint64 { c.tags++; return c.Slots.reservation(c.tags) },
 	})
@@ -45,7 +45,7 @@ func (c *Agent) newBroker() *broker.Broker {
 func (c *Agent) takeTurnRequest(now time.Duration, peer, entry int32, r *wire.ChainRequest) {
 	if uint64(r.Slot) >= uint64(c.Slots.Slots) {
 		c.Stats.Refused++
-		c.answer(peer, entry, wire.ChainRefused, 0)
+		c.replyStatus(peer, entry, wire.ChainRefused, 0)
 		return
 	}
 	e := &c.peers[peer].entries[entry]
@@ -74,11 +74,11 @@ func (c *Agent) TurnResult(now time.Duration, list int, old []uint64) {
 	c.Broker.Result(now, list, old)
 }
 
-// answerTurns sends the broker's replies. A client that did not wait for its reply, and
+// replyTurns sends the broker's replies. A client that did not wait for its reply, and
 // has another request under way in its place, loses the turn.
-func (c *Agent) answerTurns(now time.Duration) {
-	for i := 0; i < len(c.Broker.Answers); i++ { // Done may add some
-		a := c.Broker.Answers[i]
+func (c *Agent) replyTurns(now time.Duration) {
+	for i := 0; i < len(c.Broker.Replies); i++ { // Done may add some
+		a := c.Broker.Replies[i]
 		p, at := &c.peers[a.Peer], int32(a.Seq%uint64(c.Limits.Window))
 		e := &p.entries[at]
 		switch {
@@ -86,7 +86,7 @@ func (c *Agent) answerTurns(now time.Duration) {
 			c.Broker.Done(now, a.Slot, a.Ask)
 		case a.Word == 0:
 			e.running = false
-			c.answer(a.Peer, at, wire.ChainNotAcquired, 0)
+			c.replyStatus(a.Peer, at, wire.ChainNotAcquired, 0)
 		default:
 			e.running = false
 			c.Stats.Turns++
@@ -96,7 +96,7 @@ func (c *Agent) answerTurns(now time.Duration) {
 			c.send(a.Peer, at)
 		}
 	}
-	c.Broker.Answers = c.Broker.Answers[:0]
+	c.Broker.Replies = c.Broker.Replies[:0]
 	c.Stats.Lapsed = c.Broker.Lapsed
 }
 

@@ -51,7 +51,7 @@ func TestTurnsByTheAgent(t *testing.T) {
 	b.ask(two, 2, 3, 0)
 	require.Empty(t, b.Broker.Lists)
 	b.ask(one, 2, 3, 1)
-	require.Empty(t, b.Outs, "the end has no answer")
+	require.Empty(t, b.Outs, "the end has no reply")
 	next := b.words(0, 0)
 	require.NotEqual(t, word, next)
 	r := b.status()
@@ -160,7 +160,7 @@ func TestReservationOfAnAgentBefore(t *testing.T) {
 	_, err := b.run(t, AgentRecovery(b.s.mem))
 	require.NoError(t, err)
 	require.Zero(t, memory.LoadWord(b.s.mem, b.s.l.LockOff(1)))
-	require.Equal(t, 500*time.Millisecond, turnPatience, "as the comment of Fair has it")
+	require.Equal(t, 500*time.Millisecond, reservationTimeout, "as the comment of Fair has it")
 }
 
 // A client that finds a lock in the agent's hands, without having asked for a turn, notes

@@ -16,7 +16,7 @@ type Access struct {
 	Data    []byte // what to write, or where what was read is appended
 }
 
-// compare examines the records of accesses, and returns [ErrDiffers] if one does not have
+// compare examines the records of accesses, and returns [ErrVersionMismatch] if one does not have
 // the version that it is compared with.
 func compare(l *memory.Layout, cur *memory.Current, accesses []Access) (err error) {
 	for i := range accesses {
@@ -26,7 +26,7 @@ func compare(l *memory.Layout, cur *memory.Current, accesses []Access) (err erro
 			return damaged
 		}
 		if a.Kind == wire.AccessCompare && a.Version != r.Version {
-			err = ErrDiffers
+			err = ErrVersionMismatch
 		}
 	}
 	return err
@@ -60,7 +60,7 @@ type Chain struct {
 	viewed bool
 }
 
-// Look examines the records that were read under the lock, and returns [ErrDiffers] if one
+// Look examines the records that were read under the lock, and returns [ErrVersionMismatch] if one
 // does not have the version that it is compared with.
 func (m *Chain) Look() (err error) {
 	if m.old, err = m.Decode(); err == nil {
@@ -96,7 +96,7 @@ func (m *Chain) End(err error) error {
 		}
 	}
 	m.begin()
-	if err == nil || err == ErrDiffers {
+	if err == nil || err == ErrVersionMismatch {
 		m.perform(err == nil)
 	}
 	m.release(m.Grant, m.Tags.Owner)

@@ -8,9 +8,9 @@ var (
 	ErrNotAcquired = errors.New("lock not acquired")
 	// ErrLost says that a lock was no longer the holder's.
 	ErrLost = errors.New("lock lost")
-	// ErrDiffers says that a record did not have the version that it was compared with.
+	// ErrVersionMismatch says that a record did not have the version that it was compared with.
 	// Nothing was changed.
-	ErrDiffers = errors.New("record has another version")
+	ErrVersionMismatch = errors.New("record has another version")
 )
 
 // Protocol is how an operation is carried out.

@@ -56,7 +56,7 @@ func TestChainThatDiffersWritesNothing(t *testing.T) {
 	m := &changer{Chain: Chain{Acquire: Acquire{Tags: &memory.Tagger{Owner: 1, Epoch: 1}, Data: true}}, Allowed: func() error { return nil }}
 	m.Accesses = []Access{{Kind: wire.AccessWrite, Data: []byte("never")}, {Kind: wire.AccessCompare, Record: 1, Version: 7}, {Kind: wire.AccessRead, Data: []byte("?")}}
 	ops, err := b.run(t, m)
-	require.ErrorIs(t, err, ErrDiffers)
+	require.ErrorIs(t, err, ErrVersionMismatch)
 	require.Zero(t, writes(ops))
 	require.False(t, m.Wrote)
 	require.Empty(t, m.Accesses[2].Data)
@@ -90,7 +90,7 @@ func TestChange(t *testing.T) {
 	}
 	run(nil, 0, write([]byte{5}, []byte{6}))
 	run(nil, 1, write([]byte{7}, nil))
-	run(ErrDiffers, 1, func([]Access) error { panic("called") })
+	run(ErrVersionMismatch, 1, func([]Access) error { panic("called") })
 	run(memory.ErrConfig, 2, write(make([]byte, b.s.l.Size+1), nil))
 	run(errChange, 2, func(a []Access) error {
 		a[2].Data = []byte{8}
@@ -111,7 +111,7 @@ func TestReadsCompare(t *testing.T) {
 	b := newBench()
 	tags := &memory.Tagger{Owner: 1, Epoch: 1}
 	for _, form := range []Protocol{ProtocolRead, ProtocolReadChain, ProtocolReadLocked} {
-		for version, want := range []error{nil, ErrDiffers} {
+		for version, want := range []error{nil, ErrVersionMismatch} {
 			m := &Reader{Acquire: Acquire{Tags: tags, Data: true, Reading: true}, Protocol: form}
 			m.Accesses = []Access{{Kind: wire.AccessCompare, Record: 1, Version: uint64(version)}, {Kind: wire.AccessRead, Version: 7, Data: []byte("?")}}
 			_, err := b.run(t, m)

@@ -149,7 +149,7 @@ func ReadTime(lease time.Duration) time.Duration {
 func (m *Reader) take(cur *memory.Current) error {
 	m.Count.carriedOut(m.Protocol)
 	err := compare(&m.L, cur, m.Accesses)
-	if err != nil && err != ErrDiffers {
+	if err != nil && err != ErrVersionMismatch {
 		return err
 	}
 	for i := range m.Accesses {

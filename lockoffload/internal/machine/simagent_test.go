@@ -25,7 +25,7 @@ type simAgent struct {
 	buffers []int32
 	memory  [][]byte
 
-	calls    []*simCall // without an answer
+	calls    []*simCall // without a reply
 	requests []simMessage
 	replies  []simMessage
 	clients  []uint64
@@ -61,7 +61,7 @@ func (a *simAgent) start() {
 	l := AgentLimits{
 		Peers: 64, Window: simWindow, Queue: 1 + int(a.seed%3), Receives: 5, Message: simLength,
 		MaxWait: 400 * time.Microsecond, Eager: 10 * time.Microsecond, MinPause: 5 * time.Microsecond, MaxPause: 60 * time.Microsecond,
-		patience: 200 * time.Microsecond, run: 300 * time.Microsecond, gap: 40 * time.Microsecond,
+		reservation: 200 * time.Microsecond, run: 300 * time.Microsecond, gap: 40 * time.Microsecond,
 		Keep: a.seed%4 > 0,
 	}
 	slots := NewAgentSlots(s.l, s.mem, a.lives)
@@ -149,7 +149,7 @@ func (a *simAgent) turn() error {
 		}
 	case n < 6 && len(a.replies) > 0:
 		if m := pickOut(s.rng, &a.replies); s.rng.IntN(5) > 0 {
-			return a.answer(m)
+			return a.reply(m)
 		}
 	case n == 6 && len(a.calls) > 0: // again, with the same key
 		c := a.calls[s.rng.IntN(len(a.calls))]
@@ -240,7 +240,7 @@ func (a *simAgent) take() {
 	c.Ops, c.Outs, c.Free = c.Ops[:0], c.Outs[:0], c.Free[:0]
 }
 
-func (a *simAgent) answer(m simMessage) error {
+func (a *simAgent) reply(m simMessage) error {
 	r, err := wire.DecodeReply(m.body)
 	if err != nil || r.Client != m.client {
 		return fmt.Errorf("reply %x: %w", m.body, err)

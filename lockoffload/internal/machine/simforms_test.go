@@ -73,7 +73,7 @@ func (c *simClient) learn(at int, version, v uint64) {
 	c.seen[at] = seenRecord{version, v}
 }
 
-// ask sends a chain and waits for its answer. done hears of one that was
+// ask sends a chain and waits for its reply. done hears of one that was
 // executed, or not; unknown is called in the end when it may have been and the
 // client never learned of it.
 func (c *simClient) ask(slot int, shared bool, unknown func(int64), accesses []wire.Access, done func(wire.ChainReply, int64)) {
@@ -220,7 +220,7 @@ func (c *simClient) swapWrite(slot int, old, v uint64, ended func(err error, unk
 		switch {
 		case err == nil:
 			s.log(c.id, call, historyOp{Record: at, Update: true, Old: old, New: v})
-		case !errors.Is(err, ErrDiffers) && !errors.Is(err, ErrNotAcquired):
+		case !errors.Is(err, ErrVersionMismatch) && !errors.Is(err, ErrNotAcquired):
 			s.fail("swap write: %w", err)
 		}
 		ended(err, false)

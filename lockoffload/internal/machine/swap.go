@@ -169,7 +169,7 @@ func (m *SwapWriter) Step() (Verdict, error) {
 			if err := m.point(found); err != nil {
 				return Done, err
 			}
-			return Done, ErrDiffers
+			return Done, ErrVersionMismatch
 		}
 		m.Count.Acquired++
 		m.Pointer = m.moved
@@ -187,7 +187,7 @@ func (m *SwapWriter) Step() (Verdict, error) {
 		return Post, nil
 	}
 	if PointerVersion(m.Pointer) != m.Version {
-		return Done, ErrDiffers
+		return Done, ErrVersionMismatch
 	}
 	m.begin()
 	i, at := privateCopy(m.Owner, m.Pointer), m.L.WriteAt()

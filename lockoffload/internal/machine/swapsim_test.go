@@ -171,9 +171,9 @@ func (c *swapSimClient) ended(err error) error {
 	c.pointer, c.known = wrote.Pointer, wrote.Known
 	version := PointerVersion(c.pointer)
 	switch {
-	case err == ErrDiffers && c.known && version == wrote.Version:
+	case err == ErrVersionMismatch && c.known && version == wrote.Version:
 		return fmt.Errorf("write of version %d was refused for nothing", version+1)
-	case err == ErrDiffers:
+	case err == ErrVersionMismatch:
 		return nil
 	case err != nil:
 		return err

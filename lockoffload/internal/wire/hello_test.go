@@ -64,7 +64,7 @@ func FuzzHello(f *testing.F) {
 	})
 }
 
-// A stranger does not make the other side allocate what he says.
+// A other does not make the other side allocate by what it says.
 func TestHandshakeBodyIsBounded(t *testing.T) {
 	_, err := ReadHello(bytes.NewReader(append([]byte("S\x00\x00\x00\x7f\xff\xff\xff"), make([]byte, 100)...)), key, Challenge{})
 	require.ErrorIs(t, err, ErrMalformed)

@@ -103,7 +103,7 @@ func (e *Engine) room(p *peer) int {
 	if w == 0 && p.flying == 0 && e.mayAsk(n) {
 		return 1
 	}
-	if n.patience() > 0 { // one at a time, until a response comes
+	if n.doublings() > 0 { // one at a time, until a response comes
 		w = 1
 	}
 	return w - int(p.flying)

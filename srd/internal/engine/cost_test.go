@@ -74,7 +74,7 @@ func TestWarmPathDoesNotAllocate(t *testing.T) {
 	require.Equal(t, 8*201, qa.settled)
 }
 
-// An answer carries the response: a question and its answer are two packets.
+// A reply carries the response: a question and its reply are two packets.
 func TestResponsesRideAlong(t *testing.T) {
 	a, qa := direct(simple(1), 0)
 	b, qb := direct(simple(1), 1)

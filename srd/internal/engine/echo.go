@@ -2,7 +2,7 @@ package engine
 
 import "time"
 
-// An echo that comes again, as a network may double it or a stranger replay it, says nothing: it
+// An echo that comes again, as a network may double it or an unauthenticated peer replay it, says nothing: it
 // is no round trip, begins no timer anew, and does not show that a path works. That it is the
 // first one shows by what it echoes, sent later than what was echoed of the path before, or by
 // what comes with it: a packet is settled. Of what arrives after it was taken for lost, and was

@@ -26,9 +26,9 @@ import (
 
 // Services of a transport context.
 const (
-	Reliable  = iota // at most once, in any order
-	Ordered          // at most once, in the order of sending
-	Reporting        // packets that are lost are reported, and not sent again
+	Reliable     = iota // at most once, in any order
+	Ordered             // at most once, in the order of sending
+	NoRetransmit        // packets that are lost are reported, and not sent again
 )
 
 // Status is what became of a message, or of a part of it.
@@ -91,8 +91,8 @@ type Result struct {
 	Parts   int // that were sent
 	Refused int // of them, those that the receiver refused
 
-	Limit    uint32 // bytes of the longest message that the receiver accepts
-	Stranger bool   // the receiver has never responded
+	Limit           uint32 // bytes of the longest message that the receiver accepts
+	Unauthenticated bool   // the receiver has never responded
 }
 
 // Config of an engine. Zero values of durations stand for defaults.

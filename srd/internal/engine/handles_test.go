@@ -116,12 +116,12 @@ func (c *ways) post(o Out, packet []byte) {
 
 func (c *ways) wayOf(i uint32) (handles.Way, bool) {
 	o := c.parcels[i].out
-	return c.Way(o.To.GID, int(o.Path)), o.Stranger
+	return c.Way(o.To.GID, int(o.Path)), o.Unauthenticated
 }
 
 func (c *ways) launch(i uint32) (waits bool) {
-	to, stranger := c.wayOf(i)
-	h, waits := c.Take(i, to, stranger)
+	to, unauthenticated := c.wayOf(i)
+	h, waits := c.Take(i, to, unauthenticated)
 	if waits {
 		return true
 	}

@@ -247,7 +247,7 @@ func (e *Engine) lose(f *txFlow, seq uint32) {
 	e.network(f.p).paths[k.path].strays()
 	e.landed(f.p, k.path)
 	e.Enqueue(&f.p.Peer)
-	if f.service == Reporting { // the receiver refuses it from now on, unless it arrived
+	if f.service == NoRetransmit { // the receiver refuses it from now on, unless it arrived
 		k.cancel = true
 	}
 }

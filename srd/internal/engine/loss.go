@@ -77,7 +77,7 @@ func (e *Engine) timeout(f *txFlow, s *subFlow, path uint8) time.Duration {
 		t = max(t, 2*x.SRTT) + e.peerDelay(n)
 	}
 	t += e.held(f, s)
-	return min(t<<min(max(s.backoff, n.patience()), 10), e.cfg.PeerTimeout/8)
+	return min(t<<min(max(s.backoff, n.doublings()), 10), e.cfg.PeerTimeout/8)
 }
 
 // held returns how much longer than an AckDelay a response to a sub-flow may wait at its

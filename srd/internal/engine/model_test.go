@@ -158,7 +158,7 @@ func (m *model) settled(n *node, r *Result) {
 			l.body = nil
 			t.Fatalf("message %d has status %d, and was delivered: %+v %+v", r.Tag, r.Status, *r, *l)
 		}
-		if r.Status == Retransmit && l.service != Reporting {
+		if r.Status == Retransmit && l.service != NoRetransmit {
 			t.Fatalf("message %d of service %d is to be sent again by the application", r.Tag, l.service)
 		}
 		if l.parts != nil && r.Parts > 0 {

@@ -8,13 +8,13 @@ import (
 // Out is a packet to be sent: Headers bytes that Next has written, then Length bytes
 // of a message.
 type Out struct {
-	To             wire.Addr
-	Path           uint8 // by which of one's own paths
-	Headers        int
-	Tag            uint64 // of the message that the bytes are from, if Length > 0
-	Offset, Length int
-	Seal           bool // call Seal when the bytes are there
-	Stranger       bool // it goes to an unauthenticated peer
+	To              wire.Addr
+	Path            uint8 // by which of one's own paths
+	Headers         int
+	Tag             uint64 // of the message that the bytes are from, if Length > 0
+	Offset, Length  int
+	Seal            bool // call Seal when the bytes are there
+	Unauthenticated bool // it goes to an unauthenticated peer
 }
 
 // Next makes the packet to be sent next, and returns false if there is none. b has
@@ -24,7 +24,7 @@ func (e *Engine) Next(b []byte, o *Out) bool {
 	e.offer()
 	if e.Replies() {
 		to, n := e.NextReply(b)
-		*o = Out{To: to, Headers: n, Stranger: true}
+		*o = Out{To: to, Headers: n, Unauthenticated: true}
 		return true
 	}
 	for s := e.Ready(); s != nil; s = e.Ready() {

@@ -10,9 +10,9 @@ const (
 	// packets is mostly the time until the completion is polled.
 	timedPackets = 8
 	// targetPackets is how many packets' time in queues is no congestion, if that is longer
-	// than Target, and targetMost how many times Target it may be.
+	// than Target, and maxTarget how many times Target it may be.
 	targetPackets = 64
-	targetMost    = 10
+	maxTarget     = 10
 	// waitPackets is how many packets' time a response waits for others, if that is longer
 	// than AckDelay, and not longer than MinTimeout, by which all timers are longer.
 	waitPackets = 8
@@ -32,7 +32,7 @@ func (e *Engine) Took(n int, d time.Duration) {
 	default:
 		return
 	}
-	e.target = min(max(e.cfg.Target, targetPackets*e.each), targetMost*e.cfg.Target)
+	e.target = min(max(e.cfg.Target, targetPackets*e.each), maxTarget*e.cfg.Target)
 }
 
 // learn returns the new estimate: a shorter d at once, a longer one by a quarter, since it may

@@ -409,7 +409,7 @@ func TestOnePath(t *testing.T) {
 }
 
 // What a reporting service loses is reported, part by part, and not sent again.
-func TestReporting(t *testing.T) {
+func TestNoRetransmit(t *testing.T) {
 	w := settledPair(t, nil)
 	a := w.nodes[0]
 	lost := 0
@@ -421,7 +421,7 @@ func TestReporting(t *testing.T) {
 	}}
 	w.links = func(int, int, int) *link { return l }
 	parts := make(map[int]Status)
-	m := w.model.post(a, 1, Reporting, 2000)
+	m := w.model.post(a, 1, NoRetransmit, 2000)
 	m.parts = parts
 	a.e.messages[uint32(m.handle)].parts = true
 	a.pump()
@@ -429,7 +429,7 @@ func TestReporting(t *testing.T) {
 	require.Equal(t, Retransmit, m.status)
 	require.Zero(t, m.count)
 	require.Equal(t, map[int]Status{0: Delivered, 1: Retransmit, 2: Delivered}, parts)
-	again := w.model.post(a, 1, Reporting, 2000)
+	again := w.model.post(a, 1, NoRetransmit, 2000)
 	a.pump()
 	w.run(w.now + 100*time.Millisecond)
 	require.Equal(t, Delivered, again.status)

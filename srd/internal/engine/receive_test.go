@@ -181,10 +181,10 @@ func TestGivenUp(t *testing.T) {
 // A cancel that asks for a packet that came gives nothing up.
 func TestCancelOfWhatCame(t *testing.T) {
 	f := feed(t, 5)
-	f.part(wire.Part{Service: Reporting, Seq: 0, Index: 0, Total: 150}, true)
-	r := f.part(wire.Part{Service: Reporting, Seq: 0, Index: 0, Total: 150, Cancel: true}, true)
+	f.part(wire.Part{Service: NoRetransmit, Seq: 0, Index: 0, Total: 150}, true)
+	r := f.part(wire.Part{Service: NoRetransmit, Seq: 0, Index: 0, Total: 150, Cancel: true}, true)
 	require.Equal(t, Delivered, f.says(r, 0))
-	f.part(wire.Part{Service: Reporting, Seq: 1, Index: 1, Total: 150}, true)
+	f.part(wire.Part{Service: NoRetransmit, Seq: 1, Index: 1, Total: 150}, true)
 	require.Len(t, f.got, 1)
 }
 
@@ -316,7 +316,7 @@ func TestBogusResponses(t *testing.T) {
 	require.Equal(t, bogus+3, a.e.Stats.Bogus)
 	respond(wire.Response{Base: nxt - 100})
 	respond(wire.Response{Base: nxt - 1, NSeen: 1, Seen: [wire.SeenWords]uint64{^uint64(1)}}) // all but the one that was sent
-	respond(wire.Response{Service: Reporting, Base: 1})
+	respond(wire.Response{Service: NoRetransmit, Base: 1})
 	require.Zero(t, l.status)
 	require.EqualValues(t, 1, p.flying)
 	l.count = 1 // as if
@@ -328,7 +328,7 @@ func TestBogusResponses(t *testing.T) {
 // though the peer has nothing more to be sent.
 func TestResponsesOfAll(t *testing.T) {
 	f := feed(t, 0)
-	for _, service := range []uint8{Reliable, Ordered, Reporting} {
+	for _, service := range []uint8{Reliable, Ordered, NoRetransmit} {
 		k := wire.Packet{Type: wire.Flow, Token: f.p.Local, Line: f.p.Theirs, RespondNow: true, HasPart: true,
 			Part: wire.Part{Service: service, Total: 8, Fragment: 100}}
 		b := make([]byte, wire.MaxHeaders)
@@ -347,5 +347,5 @@ func TestResponsesOfAll(t *testing.T) {
 		}
 	}
 	require.Equal(t, 1, parts)
-	require.ElementsMatch(t, []uint8{Reliable, Ordered, Reporting}, services)
+	require.ElementsMatch(t, []uint8{Reliable, Ordered, NoRetransmit}, services)
 }

@@ -15,7 +15,7 @@ import (
 var schedules = flag.Int("schedules", 0, "how many random schedules; 0 means 3000, and 300 with -short")
 
 // Random schedules of loss to a fifth, bursts, reordering, duplication, dead paths and
-// peers, restarts, full receivers, strangers, replays and jumping clocks. Each message
+// peers, restarts, full receivers, unauthenticated peers, replays and jumping clocks. Each message
 // gets one status, and it is true; none is delivered twice; all memory comes back.
 func TestSchedules(t *testing.T) {
 	n := *schedules

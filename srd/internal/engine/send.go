@@ -144,7 +144,7 @@ func (e *Engine) finish(i uint32) {
 		r.Status, r.Part = m.reason, int(m.blame)
 	}
 	f := m.flow
-	r.Limit, r.Stranger = f.p.Limits.Message, f.p.Epoch == 0
+	r.Limit, r.Unauthenticated = f.p.Limits.Message, f.p.Epoch == 0
 	m.flow = nil
 	e.links.Free(i)
 	e.cfg.Host.Settled(r)
@@ -202,7 +202,7 @@ func (e *Engine) packetSettled(f *txFlow, seq uint32, refused bool) {
 			status = TooLarge
 		case k.cancel && m.reason != 0:
 			status = m.reason
-		case (k.cancel || m.asked) && f.service == Reporting:
+		case (k.cancel || m.asked) && f.service == NoRetransmit:
 			status = Retransmit
 		}
 		if m.refused == 0 || seq-m.first < m.blame {

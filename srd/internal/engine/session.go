@@ -35,7 +35,7 @@ func (e *Engine) Receive(from Source, b []byte) {
 		e.Stats.WrongToken++
 		if k.Type == wire.Flow {
 			to := wire.Addr{GID: from.GID, QPN: from.QPN, QKey: e.cfg.Addr.QKey}
-			e.Reply(session.Answer{To: to, Type: wire.Reset, Slot: k.Slot, Reset: k.Token})
+			e.Reply(session.Reply{To: to, Type: wire.Reset, Slot: k.Slot, Reset: k.Token})
 		}
 		return
 	case s.Addr.GID != from.GID:

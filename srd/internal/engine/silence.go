@@ -19,10 +19,10 @@ func (e *Engine) endSilence(p *peer) {
 	}
 }
 
-// patience returns how often timers are doubled, since timers have ended in a row while no
+// doublings returns how often timers are doubled, since timers have ended in a row while no
 // response came by any path: a packet that is sent again by another path waits in the same
 // queue. The first timer does not count: a packet was lost. Meanwhile probes show what works.
-func (n *network) patience() uint8 { return 3 * (max(n.silent, 1) - 1) }
+func (n *network) doublings() uint8 { return 3 * (max(n.silent, 1) - 1) }
 
 // unanswered counts a timer that ended, unless it began before the last counted one ended, or
 // something came back meanwhile. It halves the window when timers become longer: too much is
@@ -33,7 +33,7 @@ func (e *Engine) unanswered(n *network, armed time.Duration) {
 	}
 	n.silentAt = e.Now
 	n.silent = min(n.silent+1, 8)
-	if n.patience() > 0 {
+	if n.doublings() > 0 {
 		n.window, n.opening = max(n.window/2, smallestWindow), false
 	}
 }
@@ -49,7 +49,7 @@ func (e *Engine) afterSilence(p *peer, rtt time.Duration) {
 		return
 	}
 	e.restoreLost(p, e.Now-rtt-rtt/8)
-	if n.patience() == 0 {
+	if n.doublings() == 0 {
 		return
 	}
 	for i := range n.paths[:e.cfg.Paths] {

@@ -105,7 +105,7 @@ func TestUnlose(t *testing.T) {
 	e, p := a.e, a.e.peers[0]
 	p.grant = 100
 	for range 6 {
-		m := w.model.post(a, 1, Reporting, 64)
+		m := w.model.post(a, 1, NoRetransmit, 64)
 		e.messages[uint32(m.handle)].now = false
 	}
 	var sent []time.Duration
@@ -120,7 +120,7 @@ func TestUnlose(t *testing.T) {
 		e.Advance(a.raw())
 	}
 	require.Len(t, sent, 6)
-	f := p.tx[Reporting]
+	f := p.tx[NoRetransmit]
 	l := f.live
 	paths := e.network(p).paths[:]
 	lose := func() {
@@ -215,19 +215,19 @@ func TestRefusedForAnotherPart(t *testing.T) {
 	a := w.nodes[0]
 	e, p := a.e, a.e.peers[0]
 	p.grant = 100
-	m := w.model.post(a, 1, Reporting, 2*e.fragment)
+	m := w.model.post(a, 1, NoRetransmit, 2*e.fragment)
 	require.Len(t, answers(a), 2)
-	f := p.tx[Reporting]
+	f := p.tx[NoRetransmit]
 	e.lose(f, f.una+1)
 	asked := answers(a)
 	require.Len(t, asked, 1)
 	require.True(t, asked[0].Part.Cancel)
-	e.onResponse(p, &wire.Response{Service: Reporting, Base: f.nxt, Floor: f.una, Grant: 100, NRefused: 1,
+	e.onResponse(p, &wire.Response{Service: NoRetransmit, Base: f.nxt, Floor: f.una, Grant: 100, NRefused: 1,
 		Refused: [wire.RefusedWords]uint64{3}})
 	require.Equal(t, Retransmit, m.status)
 }
 
-// In silence one packet at a time is sent again, ever later. With the first answer, to a
+// In silence one packet at a time is sent again, ever later. With the first reply, to a
 // probe for instance, the others go at once, and timers are as short as before.
 func TestAnswerEndsSilence(t *testing.T) {
 	w := newWorld(t, 1, 2, simple(2))
@@ -266,7 +266,7 @@ func TestAnswerEndsSilence(t *testing.T) {
 }
 
 // Timers of many sub-flows that end together count as one, and none counts that began before
-// the last answer.
+// the last reply.
 func TestSilenceIsCountedOnce(t *testing.T) {
 	w := settledPair(t, nil)
 	e := w.nodes[0].e

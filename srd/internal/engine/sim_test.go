@@ -33,7 +33,7 @@ type world struct {
 
 	taken func(to int, packet []byte) // told of what a link with a queue takes
 
-	forge   float64 // probability that a stranger adds a packet for one that is sent
+	forge   float64 // probability that an unauthenticated peer adds a packet for one that is sent
 	past    [][]byte
 	pastTo  []int
 	packets uint64
@@ -207,7 +207,7 @@ func (w *world) send(n *node, o *Out, packet []byte) {
 	src := Source{GID: addrOf(n.id).GID, QPN: addrOf(n.id).QPN + uint32(o.Path)}
 	l := w.links(n.id, to, int(o.Path))
 	if w.forge > 0 && w.rng.Float64() < w.forge {
-		w.stranger(packet, to)
+		w.inject(packet, to)
 	}
 	copies := 1
 	if w.rng.Float64() < l.duplicate {
@@ -250,8 +250,8 @@ func (w *world) send(n *node, o *Out, packet []byte) {
 	}
 }
 
-// stranger sends something to a node: noise, a packet that was changed or replayed.
-func (w *world) stranger(packet []byte, to int) {
+// inject sends something to a node: noise, a packet that was changed or replayed.
+func (w *world) inject(packet []byte, to int) {
 	b := append([]byte(nil), packet...)
 	src := Source{GID: addrOf(w.rng.IntN(len(w.nodes))).GID, QPN: 5}
 	switch w.rng.IntN(4) {

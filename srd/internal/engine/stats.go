@@ -19,11 +19,11 @@ type PeerStats struct {
 
 // PathStats describe a path to a peer that is not idle.
 type PathStats struct {
-	RoundTrip, Least time.Duration // smoothed, and the shortest
-	Loss             float64       // share of the last packets that was lost
-	Sent             uint64
-	UnderWay         int
-	Suspect, Retired bool // out of use, and probed: for now, or until enough probes come back
+	RoundTrip, MinRTT time.Duration // smoothed, and the shortest
+	Loss              float64       // share of the last packets that was lost
+	Sent              uint64
+	UnderWay          int
+	Suspect, Retired  bool // out of use, and probed: for now, or until enough probes come back
 }
 
 // Peers calls f for each peer. f must not keep its argument.
@@ -38,7 +38,7 @@ func (e *Engine) Peers(f func(*PeerStats)) {
 			s.Window = int(n.window >> 8)
 			for i := range n.paths[:e.cfg.Paths] {
 				x := &n.paths[i]
-				s.Paths = append(s.Paths, PathStats{RoundTrip: x.SRTT, Least: x.least, Loss: float64(x.loss()) / (1 << 16), Sent: x.sent, UnderWay: int(x.flying), Suspect: x.suspect, Retired: x.retired})
+				s.Paths = append(s.Paths, PathStats{RoundTrip: x.SRTT, MinRTT: x.least, Loss: float64(x.loss()) / (1 << 16), Sent: x.sent, UnderWay: int(x.flying), Suspect: x.suspect, Retired: x.retired})
 			}
 		}
 		f(&s)

@@ -13,9 +13,9 @@ import (
 // receiver, however many want to send (as the tokens of pHost, and the pulls of NDP and EQDS).
 
 const (
-	// turnShare is which part of the budget a turn is, and turnMost how many packets at most.
+	// turnShare is which part of the budget a turn is, and maxTurn how many packets at most.
 	turnShare = 32
-	turnMost  = 16
+	maxTurn   = 16
 	// turnTimers is how long a turn lasts at most, in MinTimeouts, until it was measured how long
 	// the first packet of a turn takes to come, and then turnTimes times that. The least time of
 	// the last tookShare of PeerTimeout counts: a peer that delays its first packet gets no longer
@@ -67,7 +67,7 @@ func (e *Engine) leave(p *peer) {
 }
 
 // turnSize returns how many packets a turn has at least.
-func (e *Engine) turnSize() int { return min(max(e.cfg.Budget/turnShare, 1), turnMost) }
+func (e *Engine) turnSize() int { return min(max(e.cfg.Budget/turnShare, 1), maxTurn) }
 
 // crowded reports whether peers take turns: a share would be less than one turn.
 func (e *Engine) crowded() bool { return len(e.Senders)*e.turnSize() > e.cfg.Budget }

@@ -27,12 +27,12 @@ type Handle[A any] struct {
 	AH   A
 	Uses int // sends that have not completed
 
-	since    time.Duration // when it was made
-	made     bool
-	dirty    bool // used since the last search for one to drop
-	stale    bool // it may lead nowhere, and is to be made again
-	renewing bool // which is under way; the old one is used meanwhile
-	stranger bool // the first packet was for one
+	since           time.Duration // when it was made
+	made            bool
+	dirty           bool // used since the last search for one to drop
+	stale           bool // it may lead nowhere, and is to be made again
+	renewing        bool // which is under way; the old one is used meanwhile
+	unauthenticated bool // the first packet was for one
 }
 
 // Cache has the handles of an endpoint. Now, Ask and Parked have to be set.
@@ -58,15 +58,15 @@ type Cache[A any] struct {
 }
 
 const (
-	MaxHandles  = 1 << 14
-	MaxMaking   = 32 // at once
-	forStranger = 4  // of them: a stranger may name an address that does not exist
+	MaxHandles               = 1 << 14
+	MaxMaking                = 32 // at once
+	maxUnauthenticatedMaking = 4  // of them: an unauthenticated peer may name an address that does not exist
 
-	strangersParked = 16 // others are asked again when they greet again
+	maxUnauthenticatedParked = 16 // others are asked again when they greet again
 
-	// A stranger may be the successor of an endpoint to which there is a handle, on another NIC:
-	// a handle older than strangerAge is made again.
-	strangerAge = time.Second
+	// An unauthenticated peer may be the successor of an endpoint to which there is a handle, on another NIC:
+	// a handle older than unauthenticatedAge is made again.
+	unauthenticatedAge = time.Second
 
 	helpAfter = 50 * time.Millisecond // without a handle made, Help is called
 )
@@ -79,12 +79,12 @@ func (c *Cache[A]) Way(to GID, path int) Way { return Way{to, c.Labels[path%c.Sh
 
 // Take returns the handle for packet i, which counts as a use of it. If there is none yet, the
 // packet waits until Resume or Lost returns it; waits is false if too many wait already.
-func (c *Cache[A]) Take(i uint32, to Way, stranger bool) (h *Handle[A], waits bool) {
-	h, coming := c.get(to, stranger)
+func (c *Cache[A]) Take(i uint32, to Way, unauthenticated bool) (h *Handle[A], waits bool) {
+	h, coming := c.get(to, unauthenticated)
 	switch {
 	case h != nil:
 		h.Uses++
-	case len(c.parked) < c.Parked && (!stranger || coming && len(c.parked) < strangersParked):
+	case len(c.parked) < c.Parked && (!unauthenticated || coming && len(c.parked) < maxUnauthenticatedParked):
 		c.parked = append(c.parked, i)
 		return nil, true
 	}
@@ -92,26 +92,26 @@ func (c *Cache[A]) Take(i uint32, to Way, stranger bool) (h *Handle[A], waits bo
 }
 
 // get returns a handle, or nil if there is none yet, and reports whether it is being made then.
-func (c *Cache[A]) get(to Way, stranger bool) (h *Handle[A], coming bool) {
-	if c.found != nil && c.latest == to && !stranger {
+func (c *Cache[A]) get(to Way, unauthenticated bool) (h *Handle[A], coming bool) {
+	if c.found != nil && c.latest == to && !unauthenticated {
 		c.found.dirty = true
 		return c.found, false
 	}
 	h = c.of[to]
 	if h == nil {
-		if c.making >= MaxMaking || stranger && c.making >= forStranger || len(c.of) >= MaxHandles && !c.evict() {
+		if c.making >= MaxMaking || unauthenticated && c.making >= maxUnauthenticatedMaking || len(c.of) >= MaxHandles && !c.evict() {
 			return nil, false
 		}
 		if c.of == nil {
 			c.of, c.hosts = make(map[Way]*Handle[A]), make(map[GID]int)
 		}
-		h = &Handle[A]{stranger: stranger}
+		h = &Handle[A]{unauthenticated: unauthenticated}
 		c.of[to] = h
 		c.hosts[to.To]++
 		c.ask(to)
 	}
 	h.dirty = true
-	if stranger && h.made && c.Now()-h.since >= strangerAge {
+	if unauthenticated && h.made && c.Now()-h.since >= unauthenticatedAge {
 		h.stale, c.found = true, nil
 	}
 	switch {
@@ -120,7 +120,7 @@ func (c *Cache[A]) get(to Way, stranger bool) (h *Handle[A], coming bool) {
 		return nil, true
 	case h.renewing:
 		c.help()
-	case h.stale && c.making < forStranger:
+	case h.stale && c.making < maxUnauthenticatedMaking:
 		h.renewing = true
 		c.ask(to)
 	case !h.stale:
@@ -173,8 +173,8 @@ func (c *Cache[A]) Life() uint32 { return c.life }
 func (c *Cache[A]) Discard(ah A) { c.dropped = append(c.dropped, &Handle[A]{AH: ah, made: true}) }
 
 // Made takes a handle that was asked for, or with ok false records that it could not be made, and
-// reports whether its first packet was for a stranger. Resume or Lost must be called then.
-func (c *Cache[A]) Made(to Way, ah A, ok bool) (stranger bool) {
+// reports whether its first packet was for an unauthenticated peer. Resume or Lost must be called then.
+func (c *Cache[A]) Made(to Way, ah A, ok bool) (unauthenticated bool) {
 	c.making--
 	c.helped = c.Now()
 	h := c.of[to]
@@ -194,7 +194,7 @@ func (c *Cache[A]) Made(to Way, ah A, ok bool) (stranger bool) {
 	default:
 		h.AH, h.made, h.since = ah, true, c.helped
 	}
-	return h.stranger
+	return h.unauthenticated
 }
 
 // Resume returns all packets that wait; the caller passes them to Take again.
@@ -206,14 +206,14 @@ func (c *Cache[A]) Resume() []uint32 {
 
 // Lost removes and returns the packets that wait for a handle that cannot be made. way returns
 // the way of a packet. Other handles, which may have been too many at once, are asked for.
-func (c *Cache[A]) Lost(to Way, way func(i uint32) (w Way, stranger bool)) (lost []uint32) {
+func (c *Cache[A]) Lost(to Way, way func(i uint32) (w Way, unauthenticated bool)) (lost []uint32) {
 	c.parked = slices.DeleteFunc(c.parked, func(i uint32) bool {
-		w, stranger := way(i)
+		w, unauthenticated := way(i)
 		if w == to {
 			lost = append(lost, i)
 			return true
 		}
-		c.get(w, stranger)
+		c.get(w, unauthenticated)
 		return false
 	})
 	return lost

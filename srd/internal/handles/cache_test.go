@@ -30,7 +30,7 @@ func newCache(labels int) *cache {
 }
 
 // make makes the handle that was asked for first.
-func (c *cache) make(ok bool) (stranger bool) {
+func (c *cache) make(ok bool) (unauthenticated bool) {
 	to := c.asked[0]
 	c.asked = c.asked[1:]
 	c.made++
@@ -123,26 +123,26 @@ func TestHandleThatWasForgotten(t *testing.T) {
 	require.Empty(t, c.hosts)
 }
 
-// Strangers have few handles made at once, and none while more are made for others. Few of their
+// Unauthenticated peers have few handles made at once, and none while more are made for others. Few of their
 // packets wait.
-func TestHandlesForStrangers(t *testing.T) {
+func TestHandlesForUnauthenticatedPeers(t *testing.T) {
 	c := newCache(1)
-	asks := func(n int, stranger bool) (more int) {
+	asks := func(n int, unauthenticated bool) (more int) {
 		before := len(c.asked)
 		for range n {
-			c.get(c.Way(port(len(c.of)), 0), stranger)
+			c.get(c.Way(port(len(c.of)), 0), unauthenticated)
 		}
 		return len(c.asked) - before
 	}
-	require.Equal(t, forStranger, asks(10, true))
+	require.Equal(t, maxUnauthenticatedMaking, asks(10, true))
 	_, coming := c.get(c.Way(port(1), 0), true)
 	require.True(t, coming)
-	for i := range uint32(2 * strangersParked) {
+	for i := range uint32(2 * maxUnauthenticatedParked) {
 		_, waits := c.Take(i, c.Way(port(1), 0), true)
-		require.Equal(t, i < strangersParked, waits)
+		require.Equal(t, i < maxUnauthenticatedParked, waits)
 	}
-	require.Equal(t, MaxMaking-forStranger, asks(2*MaxMaking, false))
-	for len(c.asked) > forStranger {
+	require.Equal(t, MaxMaking-maxUnauthenticatedMaking, asks(2*MaxMaking, false))
+	for len(c.asked) > maxUnauthenticatedMaking {
 		c.make(true)
 	}
 	require.Zero(t, asks(1, true))
@@ -153,11 +153,11 @@ func TestHandlesForStrangers(t *testing.T) {
 	c.get(to, true)
 	require.True(t, c.make(false))
 
-	// A stranger may be the successor of an endpoint to which there is a handle.
+	// An unauthenticated peer may be the successor of an endpoint to which there is a handle.
 	c.take(to)
 	c.make(true)
 	require.NotZero(t, c.take(to))
-	for _, later := range []time.Duration{strangerAge - 1, strangerAge} {
+	for _, later := range []time.Duration{unauthenticatedAge - 1, unauthenticatedAge} {
 		c.now = later
 		h, _ := c.get(to, true)
 		require.NotNil(t, h)

@@ -102,7 +102,7 @@ func (m *Machine) missed(f *txFlow, c *packet, o Outcome) {
 	switch {
 	case g.reason != 0:
 		return // it is given up
-	case f.service == engine.Reporting:
+	case f.service == engine.NoRetransmit:
 		why = engine.Retransmit
 	case o == NotReady && f.p.tries >= refuseTries:
 		why = engine.Refused

@@ -14,7 +14,7 @@ func (m *Machine) Next(slot int, b []byte, o *engine.Out) bool {
 	k, c := &m.out, &m.packets[slot]
 	if m.Replies() {
 		to, n := m.NextReply(b)
-		*o, *c = engine.Out{To: to, Headers: n, Stranger: true}, packet{}
+		*o, *c = engine.Out{To: to, Headers: n, Unauthenticated: true}, packet{}
 		return true
 	}
 	for s := m.Ready(); s != nil; s = m.Ready() {

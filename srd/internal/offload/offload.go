@@ -80,7 +80,7 @@ type Machine struct {
 
 // packet is what the device has under way in a slot.
 type packet struct {
-	peer, life uint32 // life 0: of a stranger, or nothing
+	peer, life uint32 // life 0: of an unauthenticated peer, or nothing
 	message    uint32 // or none
 	gen        uint32
 	seq, index uint32

@@ -50,7 +50,7 @@ func TestNoBuffers(t *testing.T) {
 	n.receives = 0
 	posts, start := w.posts, w.Now
 	var all []*letter
-	for service := engine.Reliable; service <= engine.Reporting; service++ {
+	for service := engine.Reliable; service <= engine.NoRetransmit; service++ {
 		all = append(all, w.send(w.nodes[0], 1, uint8(service), 2000))
 	}
 	settled := func() bool {
@@ -392,7 +392,7 @@ func TestEarlierIncarnation(t *testing.T) {
 	}
 }
 
-// A message has one answer, however long it is; so have messages that follow each other
+// A message has one reply, however long it is; so have messages that follow each other
 // closely. Credit is told by the way, a quarter of it at a time.
 func TestFewAnswers(t *testing.T) {
 	w := greeted(t, simple())
@@ -406,8 +406,8 @@ func TestFewAnswers(t *testing.T) {
 	w.end()
 }
 
-// Strangers cost nothing that stays, and few replies.
-func TestStrangers(t *testing.T) {
+// Unauthenticated peers cost nothing that stays, and few replies.
+func TestUnauthenticatedPeers(t *testing.T) {
 	for _, key := range []*wire.Key{nil, {1, 2}} {
 		cfg := simple()
 		cfg.Key = key
@@ -432,7 +432,7 @@ func TestStrangers(t *testing.T) {
 			}
 		}
 		require.Empty(t, n.m.peers)
-		require.LessOrEqual(t, answers, session.StrangerBurst)
+		require.LessOrEqual(t, answers, session.ReplyBurst)
 	}
 }
 

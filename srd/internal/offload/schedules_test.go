@@ -15,7 +15,7 @@ import (
 var schedules = flag.Int("schedules", 0, "how many random schedules; 0 means 3000, and 200 with -short")
 
 // Random schedules of packets out of order, failures, receivers without buffers, silence,
-// restarts, strangers, replays and jumping clocks. Each message gets one status, and it is
+// restarts, unauthenticated peers, replays and jumping clocks. Each message gets one status, and it is
 // true; none is delivered twice; all memory and all slots come back.
 func TestSchedules(t *testing.T) {
 	n := *schedules

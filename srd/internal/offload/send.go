@@ -187,7 +187,7 @@ func (m *Machine) cancel(f *txFlow, seq uint32) {
 func (m *Machine) finish(i uint32, s engine.Status) {
 	g := &m.messages[i]
 	r := &m.result
-	*r = engine.Result{Tag: g.tag, Status: s, Parts: int(g.sent), Limit: g.flow.p.Limits.Message, Stranger: g.flow.p.Epoch == 0}
+	*r = engine.Result{Tag: g.tag, Status: s, Parts: int(g.sent), Limit: g.flow.p.Limits.Message, Unauthenticated: g.flow.p.Epoch == 0}
 	switch s {
 	case engine.Delivered: // by packets of before it was sent again
 		r.Parts = int(g.count)
@@ -283,7 +283,7 @@ func (m *Machine) holdBack(f *txFlow, r *wire.Response) {
 		lacks := r != nil && bit(r.Refused[:r.NRefused], s-r.Floor) ||
 			r == nil && g.sent == g.count && f.p.tries == 0 && m.Now-g.sentAt > m.cfg.PeerTimeout/8
 		switch {
-		case lacks && f.service == engine.Reporting:
+		case lacks && f.service == engine.NoRetransmit:
 			m.abort(i, engine.Retransmit)
 		case !lacks && c.state == pending:
 		case waits:

@@ -228,7 +228,7 @@ func (w *world) post(n *node, slot int, to *node, packet []byte) {
 		})
 	}
 	if w.rng.Float64() < w.forge {
-		w.stranger(packet)
+		w.inject(packet)
 	}
 	fails := w.rng.Float64() < w.failing
 	if fails {
@@ -270,8 +270,8 @@ func (w *world) post(n *node, slot int, to *node, packet []byte) {
 	})
 }
 
-// stranger sends something to a node: noise, a packet that was changed or replayed.
-func (w *world) stranger(packet []byte) {
+// inject sends something to a node: noise, a packet that was changed or replayed.
+func (w *world) inject(packet []byte) {
 	b := append([]byte(nil), packet...)
 	qpn := addrOf(w.rng.IntN(len(w.nodes))).QPN
 	switch w.rng.IntN(4) {
@@ -420,7 +420,7 @@ func (w *world) settled(n *node, r *engine.Result) {
 		if l.count > 0 {
 			t.Fatalf("message %d has status %d, and was delivered: %+v", r.Tag, r.Status, *r)
 		}
-		if r.Status == engine.Retransmit && l.service != engine.Reporting {
+		if r.Status == engine.Retransmit && l.service != engine.NoRetransmit {
 			t.Fatalf("message %d of service %d has status %d", r.Tag, l.service, r.Status)
 		}
 	}

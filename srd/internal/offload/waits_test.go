@@ -74,7 +74,7 @@ func TestMessageWaitsForMemory(t *testing.T) {
 		posts := w.posts
 		first, second := w.send(a, 1, service, 20_000), w.send(a, 1, service, 20_000)
 		w.Run(w.Now + 5*time.Second)
-		if service == engine.Reporting {
+		if service == engine.NoRetransmit {
 			require.Equal(t, engine.Retransmit, first.status)
 			require.Equal(t, engine.Retransmit, second.status)
 			b.used = 0

@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
-// table has a slot for each peer. Without a key a cookie shows only that a stranger has its address,
+// table has a slot for each peer. Without a key a cookie shows only that an unauthenticated peer has its address,
 // and one host could have all peers: the peers of each host are counted. Few hosts share a counter,
 // by a keyed hash of their addresses.
 type table struct {
@@ -72,7 +72,7 @@ func (s *Sessions) evict(w *sweep, idle func(*Peer) bool) bool {
 }
 
 // sweep is the search for a peer to be forgotten. It looks at few peers each time, since many
-// strangers may come; at all of them now and then, since few may be silent for long.
+// unauthenticated peers may come; at all of them now and then, since few may be silent for long.
 type sweep struct {
 	at   int
 	next time.Duration // when all are looked at again
@@ -106,7 +106,7 @@ func (s *Sessions) fresh(g *wire.Greeting) bool {
 	return g.Stamp > s.forgot && g.Stamp < s.Wall()+uint64(time.Hour)
 }
 
-// Cookie returns what a stranger has to show that it receives at its address. It holds for this
+// Cookie returns what an unauthenticated peer has to show that it receives at its address. It holds for this
 // period, a quarter of EvictAge, and the next one.
 func (s *Sessions) Cookie(g *wire.Greeting) uint64 { return s.cookie(g, s.period()) }
 

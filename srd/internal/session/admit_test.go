@@ -52,7 +52,7 @@ func (c *crowd) admit(host, n int) bool {
 }
 
 // In a full table one idle peer makes room, wherever it is. All are looked at for it seldom,
-// however many strangers come.
+// however many unauthenticated peers come.
 func TestManyPeers(t *testing.T) {
 	const n = 1000
 	c := newCrowd(n, nil)

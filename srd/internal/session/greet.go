@@ -44,7 +44,7 @@ func (s *Sessions) Seal(to *wire.Addr, hello, bytes []byte) {
 }
 
 // Greeted handles a greeting, which is b, and grants a session to a peer that asks for one. A
-// stranger first shows by a cookie that it receives at its address; or that it has the
+// peer first shows by a cookie that it receives at its address; or that it has the
 // deployment's key, and that the greeting is not an old one. Until then no state is kept for it.
 // Greeted returns the peer if a session has begun, or the peer has checked the one that it has.
 func (s *Sessions) Greeted(k *wire.Packet, b []byte) (p *Peer, begun bool) {
@@ -75,7 +75,7 @@ func (s *Sessions) Greeted(k *wire.Packet, b []byte) (p *Peer, begun bool) {
 	default:
 		s.Stats.WrongCookie++
 	}
-	a := Answer{To: g.From, Type: wire.Challenge, Token: g.Token, Challenge: wire.Challenged{Cookie: s.Cookie(g)}}
+	a := Reply{To: g.From, Type: wire.Challenge, Token: g.Token, Challenge: wire.Challenged{Cookie: s.Cookie(g)}}
 	if old {
 		a.Challenge.Known = p.Epoch
 	}
@@ -149,7 +149,7 @@ func (s *Sessions) Welcomed(p *Peer, w *wire.Granted) bool {
 	}
 	if w.Epoch < p.Epoch {
 		s.Stats.OldEpoch++
-		s.Reply(Answer{To: p.Addr, Type: wire.Challenge, Token: w.Token, Challenge: wire.Challenged{Known: p.Epoch}})
+		s.Reply(Reply{To: p.Addr, Type: wire.Challenge, Token: w.Token, Challenge: wire.Challenged{Known: p.Epoch}})
 		return false
 	}
 	s.Hears(p)

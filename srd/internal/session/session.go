@@ -86,9 +86,9 @@ type Sessions struct {
 	look    int     // at one of them
 	peers   []*Peer // by slot
 	table
-	timers    timers
-	ready     queue // peers that may have something to send
-	strangers strangers
+	timers  timers
+	ready   queue // peers that may have something to send
+	replies replyQueue
 }
 
 // Stats are the counters of an endpoint.
@@ -103,7 +103,7 @@ type Stats struct {
 	Retired, Revived    uint64 // paths
 	Broken              uint64 // queue pairs that the device gave up, with what was in them
 
-	// Packets of strangers or former peers: malformed ones, with wrong tokens, sources, cookies
+	// Packets of unauthenticated peers or former peers: malformed ones, with wrong tokens, sources, cookies
 	// or keys, of old epochs, or with contents that no peer sends; then the replies to them,
 	// and the replies not sent since there were too many.
 	Malformed, WrongToken, WrongSource, WrongCookie, WrongKey uint64
@@ -121,7 +121,7 @@ func (s *Sessions) Init(cfg Config, hooks Hooks) {
 	s.Rng = rand.New(rand.NewChaCha8(cfg.Seed))
 	s.cfg.MaxPeers = min(cfg.MaxPeers, maxSlots)
 	s.slots, s.secret, s.forgot = make(map[wire.Addr]uint32), wire.Key{s.Rng.Uint64(), s.Rng.Uint64()}, cfg.Wall
-	s.strangers.credit = StrangerBurst
+	s.replies.credit = ReplyBurst
 }
 
 // Count returns the counters so far.

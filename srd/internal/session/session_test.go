@@ -256,7 +256,7 @@ func TestIncarnations(t *testing.T) {
 }
 
 // Greetings that prove nothing cost nothing that stays.
-func TestGreetingsOfStrangers(t *testing.T) {
+func TestGreetingsOfUnauthenticatedPeers(t *testing.T) {
 	for _, trusted := range []bool{false, true} {
 		m := newMachine(t, 1, func(c *Config) {
 			if trusted {
@@ -291,7 +291,7 @@ func TestGreetingsOfStrangers(t *testing.T) {
 	}
 }
 
-// Replies to strangers have a rate: a burst, and then one each StrangerRate.
+// Replies to unauthenticated peers have a rate: a burst, and then one each ReplyInterval.
 func TestReplies(t *testing.T) {
 	m := newMachine(t, 0, nil)
 	took := func() (n int) {
@@ -302,19 +302,19 @@ func TestReplies(t *testing.T) {
 		return n
 	}
 	for range 40 {
-		m.Reply(Answer{Type: wire.Reset})
+		m.Reply(Reply{Type: wire.Reset})
 	}
 	require.Zero(t, m.Wait())
 	require.Equal(t, 32, took(), "as many as the queue has room for")
 	for range 40 {
-		m.Reply(Answer{Type: wire.Challenge})
+		m.Reply(Reply{Type: wire.Challenge})
 	}
-	require.Equal(t, StrangerBurst-32, took())
+	require.Equal(t, ReplyBurst-32, took())
 	require.EqualValues(t, []uint64{32, 32, 16}, []uint64{m.Stats.Resets, m.Stats.Challenges, m.Stats.Unanswered})
 	require.EqualValues(t, 64, m.Stats.Sent)
-	m.Advance(3 * StrangerRate)
+	m.Advance(3 * ReplyInterval)
 	for range 10 {
-		m.Reply(Answer{Type: wire.Challenge})
+		m.Reply(Reply{Type: wire.Challenge})
 	}
 	require.Equal(t, 3, took())
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/internal/testconn"
 )
 
-const patience = 30 * time.Second
+const waitTimeout = 30 * time.Second
 
 // The end of a connection is told, once, behind whatever comes before it; that of a connection which
 // this side closes is not.
@@ -36,7 +36,7 @@ func TestPeerCloses(t *testing.T) {
 			select {
 			case err := <-told:
 				require.ErrorIs(t, err, io.EOF)
-			case <-time.After(patience):
+			case <-time.After(waitTimeout):
 				require.Fail(t, "nobody says so")
 			}
 			require.NoError(t, w.Close())
@@ -61,7 +61,7 @@ func TestConnectionBreaks(t *testing.T) {
 	select {
 	case err := <-told:
 		require.ErrorContains(t, err, "reset")
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		require.Fail(t, "nobody says so")
 	}
 }
@@ -103,7 +103,7 @@ func TestManyConnections(t *testing.T) {
 		select {
 		case which := <-told:
 			require.Equal(t, i, which)
-		case <-time.After(patience):
+		case <-time.After(waitTimeout):
 			require.Fail(t, "nobody says so")
 		}
 		require.NoError(t, all[i].Close())
@@ -152,7 +152,7 @@ func TestConnectionsComeAndGo(t *testing.T) {
 					assert.NoError(t, far.Close())
 					select {
 					case <-heard:
-					case <-time.After(patience):
+					case <-time.After(waitTimeout):
 						assert.Fail(t, "nobody says so")
 					}
 				case 1: // both at once

@@ -108,7 +108,7 @@ func TestConcurrentCloseIsOneClose(t *testing.T) {
 					return nil
 				})
 				if err == nil && destroyed.Load() == 0 {
-					t.Error("Close has answered before the object was destroyed")
+					t.Error("Close has returned before the object was destroyed")
 				}
 				errs <- err
 			}()

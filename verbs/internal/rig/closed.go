@@ -23,7 +23,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/internal/declared"
+	"github.com/goverbs/goverbs/internal/astnames"
 	"github.com/goverbs/goverbs/internal/testseed"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -43,7 +43,7 @@ type Objects struct {
 	// Users have no Close of their own, and end with the object that they belong to.
 	Users map[string][]string
 	// Errors of closed objects other than ErrClosed, by Type.Method.
-	Answers map[string]error
+	Returns map[string]error
 	// Before is called before a method, to give it something to do; or nil.
 	Before func(object any, method string)
 	// Plain are types of plain data, and others with methods that need no object.
@@ -94,13 +94,13 @@ func (o *Objects) callAll(t *testing.T, name string, object any, args map[reflec
 		if len(out) == 0 || out[len(out)-1].Type() != reflect.TypeFor[error]() {
 			continue
 		}
-		answer, _ := out[len(out)-1].Interface().(error)
-		want, special := o.Answers[call]
+		got, _ := out[len(out)-1].Interface().(error)
+		want, special := o.Returns[call]
 		if !special && method.Name != "Close" {
 			want = verbs.ErrClosed
 		}
-		if !errors.Is(answer, want) {
-			t.Errorf("%s answers %v, not %v", call, answer, want)
+		if !errors.Is(got, want) {
+			t.Errorf("%s returned %v, not %v", call, got, want)
 		}
 	}
 }
@@ -201,7 +201,7 @@ func (o *Objects) useSome(t *testing.T, r *rand.Rand, all map[string]any, args m
 // make children without a pause may leave no moment in which it has none: after a while
 // calm makes them pause.
 func closeInTime(t *testing.T, name string, object io.Closer, calm *atomic.Int32) {
-	const patience = time.Second
+	const timeout = time.Second
 	begin := time.Now()
 	end := begin.Add(Timeout)
 	asked := false
@@ -210,7 +210,7 @@ func closeInTime(t *testing.T, name string, object io.Closer, calm *atomic.Int32
 		if err == nil {
 			return
 		}
-		if !asked && calm != nil && time.Since(begin) > patience {
+		if !asked && calm != nil && time.Since(begin) > timeout {
 			asked = true
 			calm.Add(1)
 			defer calm.Add(-1)
@@ -309,19 +309,19 @@ func (o *Objects) AllTried(t *testing.T, atLeast int) {
 		require.NoError(t, err)
 		for _, d := range f.Decls {
 			fd, ok := d.(*ast.FuncDecl)
-			if !ok || fd.Recv == nil || !fd.Name.IsExported() || !answersError(fd) {
+			if !ok || fd.Recv == nil || !fd.Name.IsExported() || !returnsError(fd) {
 				continue
 			}
-			if typ := declared.Receiver(fd); ast.IsExported(typ) {
+			if typ := astnames.Receiver(fd); ast.IsExported(typ) {
 				seen++
-				require.True(t, tried[typ], "%s.%s answers an error: try it after Close", typ, fd.Name.Name)
+				require.True(t, tried[typ], "%s.%s returns an error: try it after Close", typ, fd.Name.Name)
 			}
 		}
 	}
 	require.GreaterOrEqual(t, seen, atLeast)
 }
 
-func answersError(fd *ast.FuncDecl) bool {
+func returnsError(fd *ast.FuncDecl) bool {
 	if fd.Type.Results == nil || len(fd.Type.Results.List) == 0 {
 		return false
 	}

@@ -29,7 +29,7 @@ func Greet(ctx context.Context, conn net.Conn, h greet.Hello, key []byte, alive 
 	if err != nil {
 		return greet.Seal{}, err
 	}
-	proof, err := c.Challenged(b)
+	proof, err := c.HandleChallenge(b)
 	if err != nil || proof == nil {
 		return greet.Seal{}, err
 	}
@@ -37,7 +37,7 @@ func Greet(ctx context.Context, conn net.Conn, h greet.Hello, key []byte, alive 
 		return greet.Seal{}, because(ctx, err)
 	}
 	if b, err = reply(ctx, conn, alive); err == nil {
-		err = c.Judged(b)
+		err = c.HandleVerdict(b)
 	}
 	if err != nil {
 		return greet.Seal{}, err
@@ -123,7 +123,7 @@ func Greeted(ctx context.Context, conn net.Conn, keyOf func(tenant string) []byt
 		if _, err := io.ReadFull(conn, proof[:]); err != nil {
 			return h, greet.Seal{}, because(ctx, err)
 		}
-		err = s.Proved(proof[:])
+		err = s.HandleProof(proof[:])
 	}
 	if err == nil {
 		err = admit(&h, &Waiter{conn})

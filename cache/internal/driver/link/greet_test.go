@@ -73,8 +73,8 @@ func TestGreetWithoutRoom(t *testing.T) {
 	require.ErrorIs(t, <-refused, greet.ErrFull)
 }
 
-// A client that is told to wait waits, for longer than a greeting takes; a stranger is told nothing,
-// nor is it waited for. With a key or without, the last answer is the one that counts.
+// A client that is told to wait waits, for longer than a greeting takes; an unauthenticated client is told nothing,
+// nor is it waited for. With a key or without, the last reply is the one that counts.
 func TestGreetingThatWaits(t *testing.T) {
 	for name, ours := range map[string][]byte{"everybody": nil, "a key": key} {
 		synctest.Test(t, func(t *testing.T) {

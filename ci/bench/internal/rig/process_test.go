@@ -14,7 +14,7 @@ func sh(script string) []string { return []string{"sh", "-c", script} }
 
 var server = sh("echo serving; exec sleep 1000")
 
-func TestProcessesAnswersWhatTheClientPrinted(t *testing.T) {
+func TestProcessesReturnsWhatTheClientPrinted(t *testing.T) {
 	out, err := Processes(t.Context(), server, sh("echo $X"), "X=12.5")
 	require.NoError(t, err)
 	require.Equal(t, "12.5\n", string(out))

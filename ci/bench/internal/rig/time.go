@@ -9,13 +9,13 @@ import (
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
 	"github.com/goverbs/goverbs/ci/bench/measure"
 	"github.com/goverbs/goverbs/ci/lab"
-	"github.com/goverbs/goverbs/internal/calm"
+	"github.com/goverbs/goverbs/internal/procs"
 )
 
 // Timed returns the median time of n calls in microseconds.
 func Timed(n int, f func() error) (float64, error) {
 	ns := make([]int64, n)
-	var rest calm.Yield
+	var rest procs.Yield
 	start, before := time.Now(), time.Duration(0)
 	for i := range ns {
 		rest.At(before)

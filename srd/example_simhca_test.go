@@ -1,0 +1,21 @@
+//go:build simhca && linux && cgo
+
+package srd_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/internal/exampletest"
+)
+
+// The example prints what it says on simulated devices.
+func TestSimulatedExample(t *testing.T) {
+	if len(simulated) == 0 {
+		t.Skip("needs SIMHCA")
+	}
+	t.Setenv("RDMA_DEVICE", simulated[0])
+	want := exampletest.Prints(t, "example_test.go")
+	require.Equal(t, want["Example"], exampletest.Output(t, Example))
+}
