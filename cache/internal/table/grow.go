@@ -61,6 +61,9 @@ func (t *Table) split(i uint32) {
 	}
 	for k := range wire.BucketEntries {
 		e := from.Entry(k)
+		if e.Version == 0 {
+			continue
+		}
 		which, other := wire.Buckets(e.Fingerprint, t.next.depth)
 		if which/2 != i {
 			which = other

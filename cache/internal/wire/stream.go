@@ -14,8 +14,10 @@ const roomy = 4
 
 // Room returns where the next piece goes, n bytes of it. It invalidates messages that were handed out.
 func (s *Stream) Room(n int) []byte {
-	s.b = s.b[:copy(s.b, s.b[s.begin:])]
-	s.begin = 0
+	if s.begin > 0 { // otherwise each piece of a long message would copy those before it
+		s.b = s.b[:copy(s.b, s.b[s.begin:])]
+		s.begin = 0
+	}
 	if len(s.b) == 0 && cap(s.b) > roomy*n { // after a long message
 		s.b = nil
 	}
