@@ -33,10 +33,11 @@ func (r *runner) withoutHostTests(argv []string, pkg string) ([]string, error) {
 }
 
 // onDevice reports whether a name is one by which tests come to a device: of the lab, of a test
-// rig, of the list of devices, or of the simulated ones.
+// rig, of the list of devices, or of the simulated ones. A test that looks at the environment, or
+// is skipped somewhere, may be skipped on the host.
 func onDevice(name string) bool {
 	pkg, name, _ := strings.Cut(name, ".")
-	return pkg == "lab" || pkg == "rig" || name == "Devices" || strings.Contains(name, "Simulated")
+	return pkg == "lab" || pkg == "rig" || name == "Devices" || name == "Getenv" || pkg == "skipped" || strings.Contains(name, "Simulated")
 }
 
 // hostTests returns the tests in a folder that use no device, sorted: nothing that they mention,
@@ -93,6 +94,9 @@ func addMentions(mentions map[string][]string, file *ast.File) {
 				if x, ok := n.X.(*ast.Ident); ok && imported[x.Name] {
 					mentions[own+declared] = append(mentions[own+declared], x.Name+"."+n.Sel.Name)
 				} else {
+					if strings.HasPrefix(n.Sel.Name, "Skip") {
+						mentions[own+declared] = append(mentions[own+declared], "skipped."+n.Sel.Name)
+					}
 					add(declared, n.X)
 				}
 				return false

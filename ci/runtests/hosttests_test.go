@@ -14,7 +14,7 @@ func TestHostTests(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"a_test.go": `package x_test
-import ("example.com/lab"; "verbs")
+import ("example.com/lab"; "os"; "verbs")
 type side struct{}
 func (*side) close() { lab.Clear() }
 func newSide(n int) *side { return nil }
@@ -24,6 +24,8 @@ func TestByType(t *testing.T) { t.Run("x", func(t *testing.T) { s := newSide(1);
 func TestFinds(t *testing.T) { find() }
 func TestSimulatedFaults(t *testing.T) {}
 func TestHost(t *testing.T) { plain(t) }
+func TestByEnvironment(t *testing.T) { os.Getenv("SIMHCA") }
+func TestSkipped(t *testing.T) { t.Skip() }
 func ExampleHost() {}
 func FuzzHost(f *testing.F) {}
 func TestMain(m *testing.M) {}`,
