@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/boottime"
@@ -94,7 +93,7 @@ func (ep *Endpoint) sessions(qpn uint32, mtu, idle int) session.Config {
 func (ep *Endpoint) toldOfKeys(from engine.Source) {
 	if n := ep.e.Count().WrongKey; n != ep.badKeys {
 		ep.badKeys = n
-		ep.logs.log(slog.LevelWarn, "srd: a greeting has another Key, or none: it is not answered", "gid", verbs.GID(from.GID).Addr(), "qpn", from.QPN)
+		ep.logs.Warn("srd: a greeting has another Key, or none: it is not answered", "gid", verbs.GID(from.GID).Addr(), "qpn", from.QPN)
 	}
 }
 

@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/loglimit"
 	"github.com/goverbs/goverbs/verbs"
 	verbsdriver "github.com/goverbs/goverbs/verbs/driver"
 )
+
+// logPause is the least time between two log lines with the same message, which is their cause.
+const logPause = 10 * time.Second
 
 // Endpoint sends and receives reliable datagrams. Methods may be called from any number
 // of goroutines. Data that is sent belongs to the endpoint until its status is known, and a
@@ -18,7 +23,7 @@ import (
 // status; after Close all calls return [verbs.ErrClosed].
 type Endpoint struct {
 	cfg     Config
-	logs    logs
+	logs    *slog.Logger   // at most a line of each message in a logPause
 	gid     verbs.GIDEntry // as it was when the endpoint was opened
 	addr    Addr
 	d       *verbs.Dispatcher
@@ -52,7 +57,7 @@ func Open(cfg Config) (*Endpoint, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, fmt.Errorf("srd: open: %w", err)
 	}
-	ep := &Endpoint{cfg: cfg, logs: logs{to: cfg.Log}, gid: cfg.GID, start: time.Now(), queues: make(map[*SendQueue]bool)}
+	ep := &Endpoint{cfg: cfg, logs: loglimit.New(cfg.Log, logPause), gid: cfg.GID, start: time.Now(), queues: make(map[*SendQueue]bool)}
 	ep.pool.budget, ep.pool.grace = cfg.Buffers, cfg.PeerTimeout/8
 	ep.requests.unused = none
 	ep.polls.nudged, ep.polls.always = make(chan struct{}, 1), cfg.OnMessage != nil

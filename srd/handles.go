@@ -83,7 +83,7 @@ func (h *addressHandles) make(to way) {
 		if unauthenticated {
 			level = slog.LevelDebug
 		}
-		ep.logs.log(level, "srd: no way to peer", "gid", verbs.GID(to.To).Addr(), "err", err)
+		ep.logs.Log(context.Background(), level, "srd: no way to peer", "gid", verbs.GID(to.To).Addr(), "err", err)
 	default:
 		ep.driver.resume()
 		ep.pump()
@@ -91,7 +91,7 @@ func (h *addressHandles) make(to way) {
 	ep.mu.Unlock()
 	for _, ah := range unused {
 		if err := ah.Close(); err != nil {
-			ep.logs.log(slog.LevelWarn, "srd: address handle", "err", err)
+			ep.logs.Warn("srd: address handle", "err", err)
 		}
 	}
 }

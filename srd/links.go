@@ -2,7 +2,6 @@ package srd
 
 import (
 	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/goverbs/goverbs/srd/internal/engine"
@@ -161,9 +160,9 @@ func (l *links) mend() (all bool) {
 		if !k.broken {
 			continue
 		}
-		l.ep.logs.log(slog.LevelWarn, "srd: path failed", "path", k.index, "err", k.cause)
+		l.ep.logs.Warn("srd: path failed", "path", k.index, "err", k.cause)
 		if err := l.restart(k); err != nil {
-			l.ep.logs.log(slog.LevelError, "srd: path cannot be mended", "path", k.index, "err", err)
+			l.ep.logs.Error("srd: path cannot be mended", "path", k.index, "err", err)
 			all = false
 			continue
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"time"
@@ -66,20 +65,20 @@ func (ep *Endpoint) monitor(ctx context.Context, socket string) error {
 	}
 	context.AfterFunc(ctx, func() { l.Close() })
 	conns := accept.New(l, func(err error) {
-		ep.logs.log(slog.LevelWarn, "srd: monitor: no connection can be accepted", "socket", socket, "err", err)
+		ep.logs.Warn("srd: monitor: no connection can be accepted", "socket", socket, "err", err)
 	})
 	ep.served.Go(func() {
 		for {
 			c, err := conns.Next(ctx.Done())
 			if err != nil {
 				if ctx.Err() == nil {
-					ep.logs.log(slog.LevelWarn, "srd: monitor", "socket", socket, "err", err)
+					ep.logs.Warn("srd: monitor", "socket", socket, "err", err)
 				}
 				return
 			}
 			c.SetDeadline(time.Now().Add(monitorTimeout))
 			if err := json.NewEncoder(c).Encode(ep.Report()); err != nil {
-				ep.logs.log(slog.LevelDebug, "srd: monitor", "err", err)
+				ep.logs.Debug("srd: monitor", "err", err)
 			}
 			c.Close()
 		}

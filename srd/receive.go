@@ -3,7 +3,6 @@ package srd
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"runtime/debug"
 
 	"github.com/goverbs/goverbs/srd/internal/engine"
@@ -80,7 +79,7 @@ func (ep *Endpoint) callOnce(m Message) {
 	defer ep.Release(m)
 	defer func() {
 		if p := recover(); p != nil {
-			ep.logs.log(slog.LevelError, "srd: OnMessage panicked", "panic", p, "stack", string(debug.Stack()))
+			ep.logs.Error("srd: OnMessage panicked", "panic", p, "stack", string(debug.Stack()))
 		}
 	}()
 	own := m

@@ -2,7 +2,6 @@ package srd
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/alarm"
@@ -16,7 +15,7 @@ func (ep *Endpoint) serve(ctx context.Context) {
 		if ended {
 			return
 		}
-		ep.logs.log(slog.LevelError, "srd: OnMessage ended its goroutine: runtime.Goexit")
+		ep.logs.Error("srd: OnMessage ended its goroutine: runtime.Goexit")
 		ep.served.Add(1)
 		go ep.serve(ctx)
 	}()

@@ -3,7 +3,6 @@ package srd
 import (
 	"errors"
 	"iter"
-	"log/slog"
 
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -40,9 +39,9 @@ func (h *addressHandles) changed(now verbs.GIDEntry, gone bool) {
 	}
 	switch {
 	case gone && !h.gone:
-		ep.logs.log(slog.LevelWarn, "srd: the endpoint's address is gone", "gid", h.gid)
+		ep.logs.Warn("srd: the endpoint's address is gone", "gid", h.gid)
 	case !gone && (h.gone || now != h.gid):
-		ep.logs.log(slog.LevelInfo, "srd: the endpoint's address has moved", "from", h.gid, "to", now)
+		ep.logs.Info("srd: the endpoint's address has moved", "from", h.gid, "to", now)
 		h.gid = now
 	}
 	h.gone = gone

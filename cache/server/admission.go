@@ -14,6 +14,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/internal/accept"
+	"github.com/goverbs/goverbs/internal/loglimit"
 	"github.com/goverbs/goverbs/internal/pending"
 )
 
@@ -50,7 +51,7 @@ func newAdmission(ctx context.Context, address string, log *slog.Logger) (*admis
 	if err != nil {
 		return nil, err
 	}
-	d := &admission{listener: l.(*net.TCPListener), log: limited(log), unknownKey: make([]byte, greet.MinKey), tenants: map[string]tenant{}, pending: pending.New(), turns: newTurns(atOnce())}
+	d := &admission{listener: l.(*net.TCPListener), log: loglimit.New(log, logPause), unknownKey: make([]byte, greet.MinKey), tenants: map[string]tenant{}, pending: pending.New(), turns: newTurns(atOnce())}
 	_, _ = rand.Read(d.unknownKey) // never fails
 	d.refusing.Go(d.refuse)
 	return d, nil

@@ -19,8 +19,12 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/latency"
 	"github.com/goverbs/goverbs/cache/internal/store"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/internal/loglimit"
 	"github.com/goverbs/goverbs/verbs"
 )
+
+// logPause is the least time between two log lines with the same message.
+const logPause = time.Second
 
 // Config configures a server. The zero value is fine to try it out.
 type Config struct {
@@ -205,7 +209,7 @@ func newServer(ctx context.Context, addr net.Addr, cfg Config) (*Server, error) 
 		return nil, err
 	}
 	cfg.defaults()
-	cfg.Logger = limited(cfg.Logger)
+	cfg.Logger = loglimit.New(cfg.Logger, logPause)
 	s := bare(addr, cfg)
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())

@@ -1,4 +1,4 @@
-package server
+package loglimit
 
 import (
 	"bytes"
@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Of a message that comes again and again there is a line a second, which has the number of those left out.
-func TestLimited(t *testing.T) {
+// Of a message that comes again and again there is one line in a pause, which has the number of those left out.
+func TestNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		l := limited(slog.New(slog.NewTextHandler(&out, nil)))
+		l := New(slog.New(slog.NewTextHandler(&out, nil)), time.Second)
 		for range 250 {
 			l.Info("refused", "address", "a")
 			time.Sleep(10 * time.Millisecond)
@@ -29,4 +29,14 @@ func TestLimited(t *testing.T) {
 		require.Contains(t, lines[2], `"left out"=99`)
 		require.NotContains(t, lines[3], "left out")
 	})
+}
+
+// Loggers with more attributes, or a group, share the count.
+func TestDerived(t *testing.T) {
+	var out bytes.Buffer
+	l := New(slog.New(slog.NewTextHandler(&out, nil)), time.Hour)
+	l.Info("refused")
+	l.With("tenant", "a").Info("refused")
+	l.WithGroup("g").Info("refused", "x", 1)
+	require.Equal(t, 1, strings.Count(out.String(), "\n"))
 }
