@@ -78,7 +78,7 @@ func TestChangedPackets(t *testing.T) {
 							}
 						}
 					}
-					if q[0]&15 == byte(wire.Hello) && key != nil && len(q) >= o.Headers && o.Headers >= 92 {
+					if q[0]&15 == byte(wire.Hello) && key != nil && len(q) >= o.Headers && o.Headers >= wire.HelloLen {
 						wire.SetMAC(q, wire.Seal(*key, &o.To, q[:o.Headers], q[o.Headers:]))
 					}
 					if r.IntN(6) == 0 {

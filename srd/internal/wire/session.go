@@ -51,8 +51,11 @@ type Greeting struct {
 	MAC    uint64 // over the whole packet, or 0
 }
 
-// macOffset is the offset of MAC in a Hello.
-const macOffset = HeaderLen + greetingLen - 8
+// HelloLen is the length of a Hello's headers up to the MAC, which is the last of them, if nothing
+// else is in the packet.
+const HelloLen = HeaderLen + greetingLen
+
+const macOffset = HelloLen - 8
 
 func (g *Greeting) encode(b []byte) {
 	copy(b, g.From.GID[:])
