@@ -13,9 +13,9 @@ import (
 // restarted, which only the response to a packet shows.
 
 const (
-	askShare  = 16 // of PeerTimeout, that a sender that was told to wait does so before it asks again
-	askTimers = 16 // MinTimeouts, before it asks again if it was told nothing
-	minAsk    = 4  // of PeerTimeout, that it waits at most: both are doubled each time
+	askShare    = 16 // of PeerTimeout, that a sender that was told to wait does so before it asks again
+	askTimers   = 16 // MinTimeouts, before it asks again if it was told nothing
+	maxAskShare = 4  // of PeerTimeout, that it waits at most: both are doubled each time
 )
 
 // asking is what a sender has told a peer about its waiting packets.
@@ -42,7 +42,7 @@ func (e *Engine) tells(p *peer, waits bool) {
 // ask at once.
 func (e *Engine) askIn(p *peer, d time.Duration) {
 	a := &p.net.asking
-	d = max(1, min(d, e.cfg.PeerTimeout/minAsk))
+	d = max(1, min(d, e.cfg.PeerTimeout/maxAskShare))
 	a.at = e.Now + d/2 + time.Duration(e.Rng.Int64N(int64(d)))
 	e.Wake(&p.Peer, a.at)
 }

@@ -149,7 +149,7 @@ func TestSenderWaits(t *testing.T) {
 	crowded(5 * a.e.cfg.PeerTimeout) // however long it takes
 	require.Zero(t, long.status)
 	require.Zero(t, w.model.results[Unresponsive])
-	require.LessOrEqual(t, a.e.Stats.Sent-sent, uint64(32+5*2*minAsk))
+	require.LessOrEqual(t, a.e.Stats.Sent-sent, uint64(32+5*2*maxAskShare))
 	require.Zero(t, a.e.Stats.Probes)
 	hub.e.senders.granted -= hub.e.cfg.Budget
 	w.run(w.now + a.e.cfg.PeerTimeout)
