@@ -16,6 +16,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/goverbs/goverbs/internal/astnames"
 )
 
 // pkg is a package to change. The exported fields are those of go list.
@@ -98,24 +100,10 @@ func (p *pkg) parse() error {
 var describes = map[string]bool{"String": true, "Error": true, "GoString": true, "LogValue": true}
 
 func functionName(fn *ast.FuncDecl) string {
-	if fn.Recv == nil {
-		return fn.Name.Name
+	if r := astnames.Receiver(fn); r != "" {
+		return r + "." + fn.Name.Name
 	}
-	t := fn.Recv.List[0].Type
-	for {
-		switch x := t.(type) {
-		case *ast.StarExpr:
-			t = x.X
-		case *ast.IndexExpr:
-			t = x.X
-		case *ast.IndexListExpr:
-			t = x.X
-		case *ast.Ident:
-			return x.Name + "." + fn.Name.Name
-		default:
-			return fn.Name.Name
-		}
-	}
+	return fn.Name.Name
 }
 
 // apply returns src with the edits in it.

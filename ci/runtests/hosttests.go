@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/goverbs/goverbs/internal/astnames"
 )
 
 // withoutHostTests returns the command of a package's test program without the tests that the unit
@@ -109,11 +112,7 @@ func addMentions(mentions map[string][]string, file *ast.File) {
 	for _, d := range file.Decls {
 		switch d := d.(type) {
 		case *ast.FuncDecl:
-			name := d.Name.Name
-			if d.Recv != nil {
-				name = typeName(d.Recv.List[0].Type)
-			}
-			add(name, d)
+			add(cmp.Or(astnames.Receiver(d), d.Name.Name), d)
 		case *ast.GenDecl:
 			for _, s := range d.Specs {
 				switch s := s.(type) {
@@ -127,19 +126,4 @@ func addMentions(mentions map[string][]string, file *ast.File) {
 			}
 		}
 	}
-}
-
-// typeName returns the name of a method's receiver.
-func typeName(e ast.Expr) string {
-	switch e := e.(type) {
-	case *ast.StarExpr:
-		return typeName(e.X)
-	case *ast.IndexExpr:
-		return typeName(e.X)
-	case *ast.IndexListExpr:
-		return typeName(e.X)
-	case *ast.Ident:
-		return e.Name
-	}
-	return ""
 }

@@ -61,7 +61,11 @@ func run(ctx context.Context, o options, match *regexp.Regexp, list bool) error 
 	if err != nil {
 		return err
 	}
-	jobs := selected(r.plan(), match)
+	all, err := r.plan()
+	if err != nil {
+		return err
+	}
+	jobs := selected(all, match)
 	if list {
 		for _, j := range jobs {
 			fmt.Println(j)

@@ -49,7 +49,11 @@ var (
 func words(s string) []string { return strings.Fields(s) }
 
 // plan returns all jobs, each behind those that it needs.
-func (r *runner) plan() []*job {
+func (r *runner) plan() ([]*job, error) {
+	raced, machines, err := r.units()
+	if err != nil {
+		return nil, err
+	}
 	jobs := []*job{
 		{name: "launcher", first: true, env: words("CGO_ENABLED=0"), command: []string{r.goCmd, "build", "-o", "build/", "./ci/rxelab", "cmd/test2json"}},
 	}
@@ -66,7 +70,6 @@ func (r *runner) plan() []*job {
 		jobs = append(jobs, &job{name: "device", slots: r.o.slots, tests: &tests{goTest: words("-count=1 -p=1"), packages: join(basePackages, hostPackages, systemPackages, cachePackages, examplePackages)}})
 	}
 	jobs = append(jobs, r.simulations()...)
-	raced, machines := r.units()
 	return append(jobs,
 		&job{name: "unit", tests: &tests{goTest: words("-race"), env: words("GOEXPERIMENT=cgocheck2"), packages: raced}},
 		&job{name: "unit-machines", tests: &tests{packages: machines}},
@@ -74,7 +77,7 @@ func (r *runner) plan() []*job {
 		&job{name: "lint", command: words("sh ci/lint.sh"), env: []string{"GO=" + r.goCmd}},
 		&job{name: "headers", command: []string{r.goCmd, "run", "./ci/headers"}},
 		&job{name: "pyverbs", command: []string{r.goCmd, "run", "./ci/pyverbs"}},
-	)
+	), nil
 }
 
 // builds are the programs that guests run. The clock and topologies need no others.

@@ -218,7 +218,8 @@ func TestWhatIsLeftOutExists(t *testing.T) {
 // without the race detector.
 func TestUnits(t *testing.T) {
 	r := &runner{root: "../.."}
-	raced, others := r.units()
+	raced, others, err := r.units()
+	require.NoError(t, err)
 	require.Subset(t, raced, words("./verbs ./srd ./cgo/standin ./ci/bench/internal/harness ./internal/chanmutex"))
 	require.Subset(t, others, words("./srd/internal/engine ./dc/internal/session ./cache/internal/wire ./internal/layering"))
 	for _, p := range others {
@@ -235,7 +236,9 @@ func TestPlan(t *testing.T) {
 	seen := map[string]bool{}
 	programs := map[string]string{} // by the file
 	guests := map[string]string{}
-	for _, j := range r.plan() {
+	plan, err := r.plan()
+	require.NoError(t, err)
+	for _, j := range plan {
 		require.False(t, seen[j.name], j.name)
 		for _, n := range j.needs {
 			require.True(t, seen[n], "%s needs %s", j.name, n)
@@ -275,7 +278,7 @@ func TestPlan(t *testing.T) {
 		}
 		return err
 	}))
-	only := selected(r.plan(), regexp.MustCompile("^(guest-12-systems)"))
+	only := selected(plan, regexp.MustCompile("^(guest-12-systems)"))
 	require.Equal(t, "launcher build-13 guest-12-systems", only[0].name+" "+only[1].name+" "+only[2].name)
 	require.Len(t, only, 3)
 }

@@ -19,10 +19,10 @@ var alone = words("./internal/layering ./ci/docs ./ci/internal/debian ./ci/mutat
 
 // units returns the packages with tests: those that the race detector has something to see in, and
 // the others, of which state machines are the most.
-func (r *runner) units() (raced, others []string) {
+func (r *runner) units() (raced, others []string, err error) {
 	text := make(map[string][]byte) // of a folder
 	tested := make(map[string]bool)
-	filepath.WalkDir(r.root, func(path string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(r.root, func(path string, d fs.DirEntry, err error) error {
 		switch name := d.Name(); {
 		case err != nil:
 			return err
@@ -38,10 +38,10 @@ func (r *runner) units() (raced, others []string) {
 		}
 		return nil
 	})
-	for pkg := range tested {
+	for pkg, b := range text {
 		switch {
-		case !tested[pkg]: // it has no tests
-		case slices.Contains(alone, pkg) || !concurrent.Match(text[pkg]):
+		case !tested[pkg]:
+		case slices.Contains(alone, pkg) || !concurrent.Match(b):
 			others = append(others, pkg)
 		default:
 			raced = append(raced, pkg)
@@ -49,5 +49,5 @@ func (r *runner) units() (raced, others []string) {
 	}
 	slices.Sort(raced)
 	slices.Sort(others)
-	return raced, others
+	return raced, others, err
 }

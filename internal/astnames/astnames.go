@@ -16,7 +16,7 @@ import (
 func In(folder string) (code, tests map[string]bool, err error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
 	if err == nil && len(files) == 0 {
-		err = fmt.Errorf("declared: no Go files in %s", folder)
+		err = fmt.Errorf("astnames: no Go files in %s", folder)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -76,12 +76,18 @@ func Receiver(d *ast.FuncDecl) string {
 	if d.Recv == nil {
 		return ""
 	}
-	typ := d.Recv.List[0].Type
-	if star, ok := typ.(*ast.StarExpr); ok {
-		typ = star.X
+	for typ := d.Recv.List[0].Type; ; {
+		switch t := typ.(type) {
+		case *ast.StarExpr:
+			typ = t.X
+		case *ast.IndexExpr: // of type parameters
+			typ = t.X
+		case *ast.IndexListExpr:
+			typ = t.X
+		case *ast.Ident:
+			return t.Name
+		default:
+			return "?"
+		}
 	}
-	if id, ok := typ.(*ast.Ident); ok {
-		return id.Name
-	}
-	return "?"
 }
