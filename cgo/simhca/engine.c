@@ -46,13 +46,10 @@ bool sim_lend(void)
 
 	if (!sim_trylock())
 		return false;
-	if (timed) {
-		start = sim_now();
-		busy = turn();
+	start = timed ? sim_now() : 0;
+	busy = turn();
+	if (timed)
 		spent += sim_now() - start - clock_takes;
-	} else {
-		busy = turn();
-	}
 	__atomic_add_fetch(&lent, 1, __ATOMIC_RELAXED);
 	sim_unlock();
 	return busy;

@@ -7,21 +7,12 @@
 #include "standin.h"
 #include <arpa/inet.h>
 #include <rdma/rdma_cma.h>
-#include <time.h>
 
 struct connector {
 	struct rdma_event_channel *channel;
 	struct ibv_pd *pd;
 	struct ibv_cq *cq;
 };
-
-static int64_t now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000000000ll + ts.tv_nsec;
-}
 
 static int await(struct connector *c, enum rdma_cm_event_type want)
 {
@@ -62,7 +53,7 @@ static int64_t connect_once(struct connector *c, struct sockaddr *to)
 {
 	struct rdma_conn_param param = { .responder_resources = 16, .initiator_depth = 16, .retry_count = 7, .rnr_retry_count = 7 };
 	struct rdma_cm_id *id;
-	int64_t start = now(), took = -1;
+	int64_t start = standin_now(), took = -1;
 
 	if (rdma_create_id(c->channel, &id, NULL, RDMA_PS_TCP))
 		return -1;
@@ -72,7 +63,7 @@ static int64_t connect_once(struct connector *c, struct sockaddr *to)
 		goto out;
 	if (rdma_connect(id, &param) || await(c, RDMA_CM_EVENT_ESTABLISHED))
 		goto out;
-	took = now() - start;
+	took = standin_now() - start;
 	if (rdma_disconnect(id) || await(c, RDMA_CM_EVENT_DISCONNECTED))
 		took = -1;
 out:

@@ -2,15 +2,13 @@
 #include "../yield.h"
 #include <stddef.h>
 
-static int64_t now(void)
+int64_t standin_now(void)
 {
 	struct timespec ts;
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return ts.tv_sec * 1000000000ll + ts.tv_nsec;
 }
-
-int64_t standin_now(void) { return now(); }
 
 void standin_turn(int64_t n)
 {
@@ -20,10 +18,10 @@ void standin_turn(int64_t n)
 
 int64_t standin_spin(int64_t turns)
 {
-	int64_t start = now();
+	int64_t start = standin_now();
 
 	standin_turn(turns);
-	return now() - start;
+	return standin_now() - start;
 }
 
 int standin_left_out(int before) { return gv_left_out(before); }
@@ -167,7 +165,7 @@ int64_t standin_post_poll(struct standin *s, int rounds, int batch)
 		wr[i].sg_list = &sge[i];
 		wr[i].next = i + 1 < batch ? &wr[i + 1] : NULL;
 	}
-	start = now();
+	start = standin_now();
 	for (int r = 0; r < rounds; r++) {
 		struct ibv_send_wr *bad;
 		int got;
@@ -190,7 +188,7 @@ int64_t standin_post_poll(struct standin *s, int rounds, int batch)
 			if (wc[i].status != IBV_WC_SUCCESS)
 				goto out;
 	}
-	took = now() - start;
+	took = standin_now() - start;
 out:
 	free(wr);
 	free(sge);
@@ -206,7 +204,7 @@ int standin_read_loop(uintptr_t qp, uintptr_t cq, uint64_t addr, uint32_t length
 		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_READ, .send_flags = IBV_SEND_SIGNALED,
 		.wr.rdma = { .remote_addr = raddr, .rkey = rkey },
 	};
-	int64_t before = now();
+	int64_t before = standin_now();
 
 	for (int i = 0; i < n; i++) {
 		struct ibv_send_wr *bad;
@@ -222,7 +220,7 @@ int standin_read_loop(uintptr_t qp, uintptr_t cq, uint64_t addr, uint32_t length
 			;
 		if (got < 0 || wc.status != IBV_WC_SUCCESS)
 			return -1;
-		after = now();
+		after = standin_now();
 		lat[i] = after - before;
 		before = after;
 	}

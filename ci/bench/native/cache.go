@@ -20,7 +20,7 @@ const keys = 32
 
 func cacheRows() []row {
 	list := []row{
-		besideReads("cache_get_64B", 400, func(o *opened, es [2]end) (operations, error) { return cacheGet(o, es, read) }),
+		besideReads("cache_get_64B", measure.AtMostOver(400), func(o *opened, es [2]end) (operations, error) { return cacheGet(o, es, read) }),
 		longGet(),
 		multiGet(),
 	}

@@ -92,8 +92,8 @@ func deviceTimes() []row {
 }
 
 // besideReads is a row whose baseline is a READ in C.
-func besideReads(name string, limit float64, open func(o *opened, es [2]end) (operations, error)) row {
-	return row{name: name, target: measure.AtMostOver(limit), baseline: readLoop, open: func(o *opened) (ours, base operations, err error) {
+func besideReads(name string, target *measure.Target, open func(o *opened, es [2]end) (operations, error)) row {
+	return row{name: name, target: target, baseline: readLoop, open: func(o *opened) (ours, base operations, err error) {
 		es, err := o.ends()
 		if err != nil {
 			return nil, nil, err

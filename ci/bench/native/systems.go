@@ -16,8 +16,8 @@ import (
 // systemRows are those of packages dc, lockoffload and pacer.
 func systemRows() []row {
 	list := []row{
-		besideReads("dc_read", 180, dcRead),
-		besideReads("lock_read", 300, lockRead),
+		besideReads("dc_read", measure.AtMostOver(180), dcRead),
+		besideReads("lock_read", measure.AtMostOver(300), lockRead),
 		lockUpdate(),
 		pacerRead(),
 	}
