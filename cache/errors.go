@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -65,21 +66,21 @@ func opError(op string, key []byte, err error) error {
 }
 
 // outcome returns the error of a reply with status s.
-func outcome(s wire.Status) error {
+func outcome(s kv.Status) error {
 	switch s {
-	case wire.OK:
+	case kv.OK:
 		return nil
-	case wire.NotFound:
+	case kv.NotFound:
 		return ErrNotFound
-	case wire.NotStored:
+	case kv.NotStored:
 		return ErrNotStored
-	case wire.Exists:
+	case kv.Exists:
 		return ErrChanged
-	case wire.NotNumeric:
+	case kv.NotNumeric:
 		return ErrNotNumeric
-	case wire.TooLarge:
+	case kv.TooLarge:
 		return ErrTooLarge
-	case wire.NoMemory:
+	case kv.NoMemory:
 		return ErrNoMemory
 	}
 	return errEnded // of another epoch

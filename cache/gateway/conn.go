@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 const (
@@ -46,7 +46,7 @@ type conn struct {
 	data   []byte // of a request
 	value  []byte // of a reply
 	long   bool   // the last value was long
-	q      Request
+	q      kv.Request
 	flags  flags
 }
 
@@ -319,14 +319,14 @@ func (c *conn) authenticate(line string) error {
 }
 
 // request returns the connection's request, of a key of a line. It is good until the next one.
-func (c *conn) request(op wire.Op, key string) *Request {
+func (c *conn) request(op kv.Op, key string) *kv.Request {
 	c.key = append(c.key[:0], key...)
-	c.q = Request{Op: op, Key: c.key}
+	c.q = kv.Request{Op: op, Key: c.key}
 	return &c.q
 }
 
 // do asks the store, and counts that. The reply's value is good until the next request.
-func (c *conn) do(q *Request) Reply {
+func (c *conn) do(q *kv.Request) kv.Reply {
 	a := c.ask(q)
 	c.n.count(q, &a)
 	if d := &c.s.details; d.on.Load() {
@@ -336,14 +336,14 @@ func (c *conn) do(q *Request) Reply {
 }
 
 // ask asks the store. After an error the reply is empty, which failure makes a server error.
-func (c *conn) ask(q *Request) Reply {
-	if c.long && c.value == nil && q.Op == wire.OpGet {
+func (c *conn) ask(q *kv.Request) kv.Reply {
+	if c.long && c.value == nil && q.Op == kv.OpGet {
 		c.value = borrow()
 	}
 	q.Into = c.value[:0]
 	a, err := c.s.cfg.Store.Do(c.s.ctx, q)
 	if err != nil {
-		return Reply{}
+		return kv.Reply{}
 	}
 	c.long = len(a.Value) > keep
 	if cap(a.Value) > cap(c.value) {
@@ -354,16 +354,16 @@ func (c *conn) ask(q *Request) Reply {
 
 // drop deletes a record: what was there before must not pass for what was not stored.
 func (c *conn) drop(key []byte) {
-	c.q = Request{Op: wire.OpDelete, Key: key}
+	c.q = kv.Request{Op: kv.OpDelete, Key: key}
 	c.ask(&c.q)
 }
 
 // failure returns the text of outcomes that all commands have in common.
-func failure(s wire.Status) string {
+func failure(s kv.Status) string {
 	switch s {
-	case wire.NoMemory:
+	case kv.NoMemory:
 		return "SERVER_ERROR out of memory storing object"
-	case wire.TooLarge:
+	case kv.TooLarge:
 		return "SERVER_ERROR object too large for cache"
 	}
 	return "SERVER_ERROR the store did not answer"

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 const (
@@ -27,7 +27,7 @@ type details struct {
 	all map[string]*prefix
 }
 
-func (d *details) count(q *Request, a *Reply) {
+func (d *details) count(q *kv.Request, a *kv.Reply) {
 	name, _, ok := bytes.Cut(q.Key, []byte(prefixEnd))
 	if !ok {
 		return
@@ -46,12 +46,12 @@ func (d *details) count(q *Request, a *Reply) {
 		d.all[string(name)] = p
 	}
 	switch {
-	case q.Op == wire.OpGet:
+	case q.Op == kv.OpGet:
 		p.gets++
-		if a.Status == wire.OK {
+		if a.Status == kv.OK {
 			p.hits++
 		}
-	case q.Op == wire.OpDelete:
+	case q.Op == kv.OpDelete:
 		p.deletes++
 	case q.Op.Stores():
 		p.sets++

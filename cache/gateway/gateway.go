@@ -13,22 +13,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/internal/accept"
-)
-
-// Request and Reply are a call of a store and its outcome: see the constants Op, Want,
-// Status and Reply of the same package.
-type (
-	Request = wire.Request
-	Reply   = wire.Reply
 )
 
 // Store is what a gateway serves. Many goroutines call it.
 type Store interface {
-	// Do carries out a request. The reply's value is the caller's, and may lie in the
+	// Do carries out a request. The reply's value belongs to the gateway, and may lie in the
 	// request's Into. An error means that the outcome is not known.
-	Do(ctx context.Context, q *Request) (Reply, error)
+	Do(ctx context.Context, q *kv.Request) (kv.Reply, error)
 	// StatLines are lines of the stats command: names and values.
 	StatLines() [][2]string
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goverbs/goverbs/cache/internal/store"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/internal/accept"
 )
 
@@ -30,7 +30,7 @@ var resettable = map[string]bool{
 type baseline struct {
 	sums
 	store  map[string]uint64
-	ranges map[int]store.Events
+	ranges map[int]kv.Events
 }
 
 // tellStats replies with the counters of gateway and store. Lines about parts of memcached that are
@@ -125,7 +125,7 @@ func seconds(d time.Duration) string {
 
 // reset makes the stats command count from now on. What Stats returns stays.
 func (s *Server) reset() {
-	base := baseline{store: map[string]uint64{}, ranges: map[int]store.Events{}}
+	base := baseline{store: map[string]uint64{}, ranges: map[int]kv.Events{}}
 	for _, l := range s.cfg.Store.StatLines() {
 		if v, err := strconv.ParseUint(l[1], 10, 64); err == nil {
 			base.store[l[0]] = v

@@ -11,6 +11,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/latency"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 const (
@@ -183,19 +184,19 @@ func (s *Server) take(id uint64, c *client, b []byte) (full bool, err error) {
 		}
 		a := s.store.Do(s.now(), &q)
 		s.announce()
-		if q.Op == wire.OpFlush && !s.store.Flushed(a.Seq) {
+		if q.Op == kv.OpFlush && !s.store.Flushed(a.Seq) {
 			if c.flushes++; c.flushes > maxFlushes {
 				return false, errFlushes
 			}
 			s.awaitFlush(a.Seq, func() { c.flushes--; s.reply(c, &a); s.wake(c); s.took(c.by(), latency.Flush, came) })
 		} else {
 			s.reply(c, &a)
-			s.took(c.by(), latency.Of(&q), came)
+			s.took(c.by(), latency.Of(&q.Request), came)
 		}
 		if !c.replied {
 			s.wake(c)
 		}
-		if a.Status == wire.NoMemory { // clients may still READ what was freed
+		if a.Status == kv.NoMemory { // clients may still READ what was freed
 			s.askAll()
 		}
 	case wire.KindHorizon:

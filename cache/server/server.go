@@ -16,9 +16,11 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/arena"
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/greet"
+	"github.com/goverbs/goverbs/cache/internal/hook"
 	"github.com/goverbs/goverbs/cache/internal/latency"
 	"github.com/goverbs/goverbs/cache/internal/store"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/internal/loglimit"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -437,12 +439,20 @@ func (s *Server) Close() error {
 	return errors.Join(errs...)
 }
 
+func init() { hook.Entry = func(s any, key []byte) wire.Entry { return s.(*Server).entry(key) } }
+
+func (s *Server) entry(key []byte) wire.Entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.store.DoLocal(s.now(), &kv.Request{Op: kv.OpGet, Want: kv.WantNoValue | kv.WantNoBump, Key: key}).Entry
+}
+
 // Do carries out a request of this process, such as a gateway's. The reply's value is a copy, in
 // the request's Into if that has room. If there is no free memory, Do waits at most two leases for
 // memory in quarantine.
-func (s *Server) Do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
+func (s *Server) Do(ctx context.Context, q *kv.Request) (kv.Reply, error) {
 	if err := ctx.Err(); err != nil {
-		return wire.Reply{}, fmt.Errorf("cache: %w", err)
+		return kv.Reply{}, fmt.Errorf("cache: %w", err)
 	}
 	came := time.Since(s.begun)
 	a, err := s.do(ctx, q)
@@ -452,17 +462,17 @@ func (s *Server) Do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
 	return a, err
 }
 
-func (s *Server) do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
+func (s *Server) do(ctx context.Context, q *kv.Request) (kv.Reply, error) {
 	var enough <-chan time.Time // of waiting
 	for {
 		s.mu.Lock()
 		if s.store == nil || s.closed {
 			s.mu.Unlock()
-			return wire.Reply{}, fmt.Errorf("cache: %w", ErrClosed)
+			return kv.Reply{}, fmt.Errorf("cache: %w", ErrClosed)
 		}
-		a := s.store.Do(s.now(), q)
+		a := s.store.DoLocal(s.now(), q)
 		a.Value = append(q.Into[:0], a.Value...)
-		quarantine := a.Status == wire.NoMemory && s.store.Stats().Arena.Quarantine > 0
+		quarantine := a.Status == kv.NoMemory && s.store.Stats().Arena.Quarantine > 0
 		if s.announce(); quarantine {
 			s.askAll()
 			if s.settled == nil {
@@ -471,16 +481,16 @@ func (s *Server) do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
 		}
 		settled := s.settled
 		var over chan struct{}
-		if q.Op == wire.OpFlush && !s.store.Flushed(a.Seq) {
+		if q.Op == kv.OpFlush && !s.store.Flushed(a.Seq) {
 			over = make(chan struct{})
 			s.awaitFlush(a.Seq, func() { close(over) })
 		}
 		s.mu.Unlock()
 		if over != nil {
-			return a, s.flushed(ctx, over)
+			return a.Reply, s.flushed(ctx, over)
 		}
 		if !quarantine {
-			return a, nil
+			return a.Reply, nil
 		}
 		if enough == nil {
 			enough = time.After(2 * s.cfg.Lease)
@@ -488,9 +498,9 @@ func (s *Server) do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
 		select { // clients are soon done with what was freed, or cut off
 		case <-settled:
 		case <-enough: // others have taken it
-			return a, nil
+			return a.Reply, nil
 		case <-ctx.Done():
-			return wire.Reply{}, ctx.Err()
+			return kv.Reply{}, ctx.Err()
 		case <-s.stopped.Done():
 		}
 	}

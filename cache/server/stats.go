@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/latency"
-	"github.com/goverbs/goverbs/cache/internal/store"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/internal/histogram"
 )
 
@@ -145,7 +145,7 @@ func (s *Server) HotKeys(n int) (keys []HotKey) {
 }
 
 // Ranges returns how many records there are of which sizes, and what happened to them.
-func (s *Server) Ranges() []store.Range {
+func (s *Server) Ranges() []kv.Range {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.store == nil {
@@ -156,7 +156,7 @@ func (s *Server) Ranges() []store.Range {
 
 // Keys returns at most limit records of a range of sizes. Changes that come meanwhile do not wait
 // for it.
-func (s *Server) Keys(id, limit int) (list []store.Listed) {
+func (s *Server) Keys(id, limit int) (list []kv.Listed) {
 	step := func(from int) int {
 		s.mu.Lock()
 		defer s.mu.Unlock()

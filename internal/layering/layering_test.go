@@ -51,12 +51,13 @@ var below = map[string][]string{
 	"lockoffload/internal/broker":  {},
 	"lockoffload/internal/machine": {"lockoffload/internal/wire", "lockoffload/internal/memory", "lockoffload/internal/broker", "internal"},
 	"pacer":                        {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
-	"cache":                        {"verbs", "verbs/netpath", "verbs/rdmacm", "dc", "srd", "lockoffload", "pacer", "internal", "cache/internal", "cache/internal/driver"},
-	"cache/server":                 {"verbs", "dc", "lockoffload", "internal", "cache/internal", "cache/internal/driver"},
-	"cache/gateway":                {"cache/internal", "internal"}, // over any store
-	"cache/internal":               {"internal"},
+	"cache":                        {"verbs", "verbs/netpath", "verbs/rdmacm", "dc", "srd", "lockoffload", "pacer", "internal", "cache/kv", "cache/internal", "cache/internal/driver"},
+	"cache/server":                 {"verbs", "dc", "lockoffload", "internal", "cache/kv", "cache/internal", "cache/internal/driver"},
+	"cache/gateway":                {"cache/kv", "cache/internal", "internal"}, // over any store
+	"cache/kv":                     {},
+	"cache/internal":               {"cache/kv", "internal"},
 	// What client and server share on the device.
-	"cache/internal/driver": {"cache/internal", "verbs"},
+	"cache/internal/driver": {"cache/kv", "cache/internal", "verbs"},
 }
 
 // forTests are what tests of all rooms may import: helpers, and stand-ins below.
@@ -213,6 +214,7 @@ func TestWrongImports(t *testing.T) {
 		"cache/server/a.go":               module + "cache",
 		"cache/gateway/a.go":              module + "cache/server",
 		"cache/gateway/b.go":              module + "verbs",
+		"cache/kv/a.go":                   module + "cache/internal/wire",
 		"cache/internal/store/a.go":       module + "cache/internal/driver/link",
 		"cache/internal/store/b.go":       "sync",
 		"cache/internal/driver/link/a.go": module + "cache",
