@@ -106,7 +106,7 @@ type Config struct {
 	// server while other goroutines run, as in [verbs.CQConfig]: 0 means not at all. It
 	// takes the time of idle CPUs.
 	PollFor time.Duration
-	// Logger is told of connections that end; nil means none.
+	// Logger is told of connections that end; nil: silent.
 	Logger *slog.Logger
 }
 

@@ -26,7 +26,7 @@ type DialConfig struct {
 	NoAgent bool
 	// Dialer connects, over TLS for instance; nil means TCP.
 	Dialer func(ctx context.Context, network, address string) (net.Conn, error)
-	Logger *slog.Logger // as in [Config]
+	Logger *slog.Logger // as in [Config]; nil: silent
 }
 
 // Dial makes a client of the target that listens at an address, see [Listen]. Queue

@@ -35,7 +35,7 @@ type Config struct {
 	MaxConn int               // connections at a time; 0: 1024
 	Idle    time.Duration     // after which a silent connection is closed; 0: never
 	Login   time.Duration     // in which a client has to begin TLS and give its password; 0: ten seconds
-	Logger  *slog.Logger      // is told when connections cannot be accepted; nil: none
+	Logger  *slog.Logger      // is told when connections cannot be accepted; nil: silent
 }
 
 // ErrClosed is what Serve returns after Close.

@@ -76,7 +76,7 @@ type Config struct {
 	// before it waits for an event, as in [verbs.CQConfig]: 0 means not at all. It takes
 	// the time of an idle CPU.
 	PollFor time.Duration
-	// Logger is told of clients that end with an error; nil means none. Of lines with one message there is at
+	// Logger is told of clients that end with an error; nil: silent. Of lines with one message there is at
 	// most one a second, with the number of those left out before it.
 	Logger *slog.Logger
 }
