@@ -179,5 +179,5 @@ func (s *session) unknown(err error) error {
 	if errors.Is(err, errEnded) {
 		err = s.cause()
 	}
-	return errors.Join(ErrUnknown, err)
+	return errors.Join(ErrOutcomeUnknown, err)
 }

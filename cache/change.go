@@ -11,7 +11,7 @@ import (
 )
 
 // Changes are calls. When one returns nil, a READ of any client that begins later sees
-// the change, or a later one. An error that matches [ErrUnknown] leaves open whether the
+// the change, or a later one. An error that matches [ErrOutcomeUnknown] leaves open whether the
 // change was made.
 
 // Set stores a record, whatever was there. It expires after ttl; 0 means never.

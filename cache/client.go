@@ -112,7 +112,7 @@ type Config struct {
 
 // Client is a client of one server. It is safe for any number of goroutines. Keys and values that
 // are passed in are the caller's again when a call returns. A change of which the outcome is not
-// known fails with [ErrUnknown], and a call without a connection with [ErrUnavailable].
+// known fails with [ErrOutcomeUnknown], and a call without a connection with [ErrUnavailable].
 type Client struct {
 	address string
 	id      [16]byte // random

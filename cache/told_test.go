@@ -233,7 +233,7 @@ func TestClientSendsNoValueThatIsTooLong(t *testing.T) {
 	errs := []error{errPending, errPending}
 	require.NoError(t, s.setMulti(ended, puts, errs))
 	require.ErrorIs(t, errs[0], ErrTooLarge)
-	require.ErrorIs(t, errs[1], ErrUnknown, "it was sent, and nobody waits")
+	require.ErrorIs(t, errs[1], ErrOutcomeUnknown, "it was sent, and nobody waits")
 	s.c.now.Store(s)
 	a, err := s.c.Do(t.Context(), &kv.Request{Op: kv.OpSet, Key: []byte("k"), Value: make([]byte, 11)})
 	require.NoError(t, err)

@@ -191,7 +191,7 @@ func tortureAll(t *testing.T, s *server.Server, length time.Duration, enough uin
 				}
 				if errors.Is(err, cache.ErrNoMemory) {
 					continue
-				} else if errors.Is(err, cache.ErrUnknown) && ctx.Err() == nil && !testing.Short() {
+				} else if errors.Is(err, cache.ErrOutcomeUnknown) && ctx.Err() == nil && !testing.Short() {
 					t.Logf("key %d is not changed any more: %v", k, err) // it was late: hours on a busy machine have such moments
 					w.unknown = true
 					continue

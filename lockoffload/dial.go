@@ -252,7 +252,7 @@ func (c *Client) Redial(ctx context.Context) error {
 		if err == nil {
 			err = c.redial(ctx)
 		}
-		if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrConfig) || errors.Is(err, ErrRestarted) || errors.Is(err, ErrKey) {
+		if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrConfig) || errors.Is(err, ErrRestarted) || errors.Is(err, ErrDenied) {
 			return err
 		}
 		if over := pauses.Wait(ctx); over != nil {

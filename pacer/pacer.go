@@ -33,7 +33,7 @@ var (
 	// ErrClosed: the pacer or the queue pair was closed.
 	ErrClosed = verbs.ErrClosed
 	// ErrConfig: limits that make no sense.
-	ErrConfig = shaper.ErrConfig
+	ErrConfig = verbs.ErrAttributes
 )
 
 // OpError is the failure of one operation on one object, see [verbs.OpError].

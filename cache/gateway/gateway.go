@@ -15,6 +15,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/internal/accept"
+	"github.com/goverbs/goverbs/internal/operr"
 )
 
 // Store is what a gateway serves. Many goroutines call it.
@@ -39,7 +40,7 @@ type Config struct {
 }
 
 // ErrClosed is what Serve returns after Close.
-var ErrClosed = errors.New("gateway: closed")
+var ErrClosed = operr.ErrClosed
 
 // Server is a gateway. It is safe for several goroutines.
 type Server struct {

@@ -47,7 +47,7 @@ var below = map[string][]string{
 	"lockoffload": {"verbs", "verbs/netpath", "verbs/rdmacm", "internal", "lockoffload/internal/wire", "lockoffload/internal/memory",
 		"lockoffload/internal/machine"},
 	"lockoffload/internal/wire":    {},
-	"lockoffload/internal/memory":  {},
+	"lockoffload/internal/memory":  {"internal"},
 	"lockoffload/internal/broker":  {},
 	"lockoffload/internal/machine": {"lockoffload/internal/wire", "lockoffload/internal/memory", "lockoffload/internal/broker", "internal"},
 	"pacer":                        {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},

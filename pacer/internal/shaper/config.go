@@ -2,9 +2,10 @@ package shaper
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/operr"
 )
 
 // Policy is the way in which units are chosen within a class.
@@ -84,7 +85,7 @@ type Config struct {
 }
 
 // ErrConfig: a value that makes no sense.
-var ErrConfig = errors.New("invalid configuration")
+var ErrConfig = operr.ErrConfig
 
 // WithDefaults returns the configuration with its zero values replaced, or an error if it is
 // invalid.
