@@ -13,9 +13,11 @@ import (
 // Types of the shaper.
 type (
 	// Config says what the limits are; its zero value is useful. Bytes are those on
-	// the wire, with headers.
+	// the wire, with headers. Fields: go doc pacer/internal/shaper.Config.
 	Config = shaper.Config
-	// Class is a traffic shaping class.
+	// Class is a traffic shaping class with a Name; a Weight, its share among classes of the same
+	// priority, where 0 means 1; a Priority, of which a higher one goes first; and a Cap, the response
+	// bytes that it may have outstanding, where 0 means no cap.
 	Class = shaper.Class
 	// Policy is the way in which requests of one class are chosen.
 	Policy = shaper.Policy

@@ -45,10 +45,12 @@ type Stats struct {
 	EvictedAges Histogram `json:"-"`
 }
 
-// Latency is a histogram of the requests of one kind that came by one transport.
+// Latency is a histogram of the requests of one kind that came by one transport: Operation,
+// Transport, and the histogram Nanoseconds.
 type Latency = latency.Latency
 
-// Histogram has buckets of powers of two.
+// Histogram has buckets of powers of two: N[i] counts values below 1<<i and at least half of that, the
+// last one all others; Sum is the sum of all.
 type Histogram = histogram.Counts
 
 // Modes of clients.
