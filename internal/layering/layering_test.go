@@ -198,6 +198,19 @@ func TestLibrariesAreLight(t *testing.T) {
 	}
 }
 
+// Each indirect dependency says what it is for.
+func TestIndirect(t *testing.T) {
+	for _, mod := range []string{"go.mod", "ci/bench/go.mod"} {
+		text, err := os.ReadFile(filepath.Join("../..", mod))
+		require.NoError(t, err)
+		for line := range strings.Lines(string(text)) {
+			if strings.Contains(line, "// indirect") {
+				require.Contains(t, line, "// indirect; for ", mod)
+			}
+		}
+	}
+}
+
 // What is wrong is seen.
 func TestWrongImports(t *testing.T) {
 	for path, name := range map[string]string{
