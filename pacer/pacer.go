@@ -67,7 +67,6 @@ type Pacer struct {
 	linkHeld bool          // and by the link partner
 	closed   bool
 	done     chan struct{} // closed when it is
-	shared   bool          // the threshold, with other processes
 	onClose  []func() error
 }
 

@@ -8,7 +8,7 @@ import (
 // Ranges returns the ranges that have, or had, any records.
 func (s *Store) Ranges() (all []kv.Range) {
 	for i := range s.sizes {
-		if r := (kv.Range{i, s.sizes[i].Records, s.sizes[i].Bytes, s.events[i]}); r != (kv.Range{ID: i}) {
+		if r := (kv.Range{ID: i, Records: s.sizes[i].Records, Bytes: s.sizes[i].Bytes, Events: s.events[i]}); r != (kv.Range{ID: i}) {
 			all = append(all, r)
 		}
 	}
@@ -109,7 +109,7 @@ func (s *Store) Keys(now uint64, id, from, limit int, list []kv.Listed) ([]kv.Li
 		if r.Expiry != 0 {
 			left = int64(r.Expiry - s.now)
 		}
-		list = append(list, kv.Listed{string(r.Key), len(r.Value), left})
+		list = append(list, kv.Listed{Key: string(r.Key), Value: len(r.Value), Left: left})
 	}
 	return list, 0
 }
