@@ -73,7 +73,7 @@ func TestKeys(t *testing.T) {
 		list, from = s.Keys(6, 7, from, n, nil)
 		require.LessOrEqual(t, len(list), keysStep)
 		for _, l := range list {
-			require.Equal(t, kv.Listed{l.Key, 10, -1}, l)
+			require.Equal(t, kv.Listed{Key: l.Key, Value: 10, Left: -1}, l)
 			require.False(t, all[l.Key])
 			all[l.Key] = true
 		}
