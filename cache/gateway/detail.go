@@ -75,22 +75,5 @@ func (d *details) String() string {
 	return out.String()
 }
 
-// detail switches the counters of prefixes on or off, or lists them.
-func (c *conn) detail(t []string) error {
-	what := ""
-	if len(t) > 2 {
-		what = t[2]
-	}
-	switch what {
-	case "on", "off":
-		c.s.details.on.Store(what == "on")
-		return c.say("OK")
-	case "dump":
-		_, _ = c.w.WriteString(c.s.details.String())
-		return c.say("END")
-	}
-	return c.say("CLIENT_ERROR usage: stats detail on|off|dump")
-}
-
 // breaksLine reports whether a key would end a line or a token of a reply.
 func breaksLine(key string) bool { return strings.ContainsAny(key, " \r\n\x00") }

@@ -261,3 +261,10 @@ func (c *conn) metaDebug(t []string) error {
 	out = strconv.AppendInt(append(out, " cls=1 size="...), int64(wire.RecordSize(len(key), len(a.Value))), 10)
 	return c.write(out)
 }
+
+// parse reads the tokens behind a key. The flags are good until the next command.
+func (c *conn) parse(key string, tokens []string) (f *flags, mistake string) {
+	c.key = append(c.key[:0], key...)
+	c.flags = flags{key: c.key, tokens: tokens}
+	return &c.flags, c.flags.parse(key)
+}

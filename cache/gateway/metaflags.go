@@ -24,13 +24,6 @@ type flags struct {
 	q      kv.Request
 }
 
-// parse reads the tokens behind a key. The flags are good until the next command.
-func (c *conn) parse(key string, tokens []string) (f *flags, mistake string) {
-	c.key = append(c.key[:0], key...)
-	c.flags = flags{key: c.key, tokens: tokens}
-	return &c.flags, c.flags.parse(key)
-}
-
 // parse reads the tokens. Of several mistakes it returns the last one, but a flag that is
 // unknown or given twice ends it.
 func (f *flags) parse(key string) (mistake string) {

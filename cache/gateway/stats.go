@@ -26,13 +26,6 @@ var resettable = map[string]bool{
 	"rdma_read_hits": true, "rdma_probes": true, "rdma_reads": true, "rdma_calls": true, "rdma_sessions": true,
 }
 
-// baseline is what there was at the last stats reset.
-type baseline struct {
-	sums
-	store  map[string]uint64
-	ranges map[int]kv.Events
-}
-
 // tellStats replies with the counters of gateway and store. Lines about parts of memcached that are
 // not here, such as its LRU crawler, are left out.
 func (c *conn) tellStats(t []string) error {
@@ -69,8 +62,6 @@ func (c *conn) lines(lines [][2]string) {
 		_, _ = c.w.WriteString("STAT " + l[0] + " " + l[1] + "\r\n")
 	}
 }
-
-func number64(name string, n uint64) [2]string { return [2]string{name, u64(n)} }
 
 func yes(b bool) string {
 	if b {
@@ -197,4 +188,21 @@ func (s *Server) conns() (lines [][2]string) {
 // address returns an address as memcached writes it, without spaces.
 func address(a net.Addr) string {
 	return a.Network() + ":" + strings.ReplaceAll(a.String(), " ", "_")
+}
+
+// detail switches the counters of prefixes on or off, or lists them.
+func (c *conn) detail(t []string) error {
+	what := ""
+	if len(t) > 2 {
+		what = t[2]
+	}
+	switch what {
+	case "on", "off":
+		c.s.details.on.Store(what == "on")
+		return c.say("OK")
+	case "dump":
+		_, _ = c.w.WriteString(c.s.details.String())
+		return c.say("END")
+	}
+	return c.say("CLIENT_ERROR usage: stats detail on|off|dump")
 }

@@ -117,12 +117,9 @@ func (t *tally) either(ok bool, hit, miss counter) {
 	}
 }
 
-// sum returns the counters of all connections, those that have ended included. s.mu must be held.
-func (s *Server) sum() sums {
-	all := s.ended
-	all.add(&s.own)
-	for _, c := range s.open {
-		all.add(&c.tally)
-	}
-	return all
+// baseline is what there was at the last stats reset.
+type baseline struct {
+	sums
+	store  map[string]uint64
+	ranges map[int]kv.Events
 }

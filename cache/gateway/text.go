@@ -7,55 +7,6 @@ import (
 	"github.com/goverbs/goverbs/cache/kv"
 )
 
-// command is a command of the text protocol, and how many tokens it may have.
-type command struct {
-	least, most int
-	do          func(c *conn, t []string) error
-}
-
-var commands map[string]command
-
-func init() {
-	store := func(op kv.Op, want uint32, tokens int) command {
-		return command{tokens, tokens + 1, func(c *conn, t []string) error { return c.store(t, op, want) }}
-	}
-	count := func(want uint32) command {
-		return command{3, 4, func(c *conn, t []string) error { return c.count(t, want) }}
-	}
-	commands = map[string]command{
-		"set":            store(kv.OpSet, 0, 5),
-		"add":            store(kv.OpAdd, 0, 5),
-		"replace":        store(kv.OpReplace, 0, 5),
-		"append":         store(kv.OpAppend, 0, 5),
-		"prepend":        store(kv.OpPrepend, 0, 5),
-		"cas":            store(kv.OpSet, kv.WantCompare, 6),
-		"incr":           count(0),
-		"decr":           count(kv.WantDecr),
-		"delete":         {2, 4, (*conn).delete},
-		"touch":          {3, 4, (*conn).touch},
-		"flush_all":      {1, 3, (*conn).flush},
-		"verbosity":      {2, 3, (*conn).verbosity},
-		"version":        {1, maxTokens, func(c *conn, _ []string) error { return c.say("VERSION " + memcachedVersion) }},
-		"quit":           {1, maxTokens, func(*conn, []string) error { return errQuit }},
-		"shutdown":       {1, maxTokens, func(c *conn, _ []string) error { return c.say("ERROR: shutdown not enabled") }},
-		"cache_memlimit": {2, 3, (*conn).memlimit},
-		"stats":          {1, maxTokens, (*conn).tellStats},
-		"mg":             {2, maxTokens, (*conn).metaGet},
-		"ms":             {2, maxTokens, (*conn).metaSet},
-		"md":             {2, maxTokens, (*conn).metaDelete},
-		"ma":             {2, maxTokens, (*conn).metaCount},
-		"me":             {1, maxTokens, (*conn).metaDebug},
-		"mn":             {1, maxTokens, func(c *conn, _ []string) error { return c.say("MN") }},
-	}
-}
-
-// retrieval is a command that returns values.
-type retrieval struct{ cas, touch bool }
-
-var reads = map[string]retrieval{
-	"get": {}, "bget": {}, "gets": {cas: true}, "gat": {touch: true}, "gats": {cas: true, touch: true},
-}
-
 func (c *conn) get(t []string, how retrieval) error {
 	var want uint32
 	var expiry int64
@@ -158,9 +109,6 @@ func (c *conn) store(t []string, op kv.Op, want uint32) error {
 	return c.outcome(a.Status, "STORED")
 }
 
-// joins reports whether op adds a value to the one that is there.
-func joins(op kv.Op) bool { return op == kv.OpAppend || op == kv.OpPrepend }
-
 // outcome replies with what became of a command: done is the text for success.
 func (c *conn) outcome(s kv.Status, done string) error {
 	switch s {
@@ -173,8 +121,6 @@ func (c *conn) outcome(s kv.Status, done string) error {
 }
 
 const badExptime = "CLIENT_ERROR invalid exptime argument"
-
-const notNumeric = "CLIENT_ERROR cannot increment or decrement non-numeric value"
 
 func (c *conn) count(t []string, want uint32) error {
 	c.quiet(t)
