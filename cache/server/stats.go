@@ -81,19 +81,6 @@ func (c *client) has() string {
 	return ModeWhole
 }
 
-// by returns the transport of the client's messages.
-func (c *client) by() latency.Transport {
-	if c.reads && !c.through {
-		return latency.RDMA
-	}
-	return latency.TCP
-}
-
-// took counts a request that came at a time since the server began, and has its reply now.
-func (s *Server) took(by latency.Transport, op latency.Op, came time.Duration) {
-	s.latency.Add(by, op, time.Since(s.begun)-came)
-}
-
 // sizes returns the ranges of sizes of which there can be records.
 func (s *Server) sizes() (out []SizeRange) {
 	all := s.store.Sizes()
