@@ -48,7 +48,7 @@ func TestHitsWhileTheServerIsStopped(t *testing.T) {
 		calls.Go(func() {
 			err := c.Set(hasty, key(3), cache.Item{Value: make([]byte, 3000)}, 0)
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
-			assert.ErrorIs(t, err, cache.ErrUnknown)
+			assert.ErrorIs(t, err, cache.ErrOutcomeUnknown)
 		})
 	}
 	calls.Wait()

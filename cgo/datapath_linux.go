@@ -115,6 +115,15 @@ func ResetPostPath(p PostPath) {
 // under way.
 func Outstanding(p PostPath) int { return int(C.gv_sq_outstanding(ptr[C.struct_gv_sq](p))) }
 
+// OutstandingIn is how many sends that complete on a poll path may still be under way, of post
+// paths other than [PostPlain].
+func OutstandingIn(p PollPath) int {
+	if p <= PollRXE {
+		return 0
+	}
+	return int(C.gv_cq_outstanding(ptr[C.struct_gv_cq](p)))
+}
+
 // Callable are the operations (enum ibv_qp_create_send_ops_flags) that a path
 // other than [PostPlain] has, of those asked for, and GV_OP_RAW of extended.h.
 func Callable(p PostPath) uint64 { return uint64(ptr[C.struct_gv_sq](p).ops) }

@@ -35,6 +35,7 @@ func FreePollPath(PollPath)                                       {}
 func FreePostPath(PostPath)                                       {}
 func ResetPostPath(PostPath)                                      {}
 func Outstanding(PostPath) int                                    { return 0 }
+func OutstandingIn(PollPath) int                                  { return 0 }
 func Callable(PostPath) uint64                                    { return 0 }
 func OpOf(uint32) uint64                                          { return 0 }
 func FlushOffset() uintptr                                        { return 0 }

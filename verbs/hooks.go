@@ -16,7 +16,7 @@ func init() {
 	hook.RawQP, hook.RawCQ = func(q *QP) cgo.QP { return q.qp }, func(c *CQ) cgo.CQ { return c.cq }
 	hook.ModifyRaw, hook.ModifySteps, hook.InitStep, hook.ActivateWith = (*QP).modifyByCall, (*QP).modifyBySteps, (*QP).initStep, (*QP).activateWith
 	hook.Fail, hook.OnEnd, hook.SetPeer, hook.KeepAlive = (*QP).fail, (*QP).onEnd, (*QP).setPeer, (*QP).keepAlive
-	hook.OwnSends, hook.SignalsAll = ownSends, (*QP).signalsAll
+	hook.OwnSends, hook.SignalsAll, hook.Unfinished = ownSends, (*QP).signalsAll, (*CQ).unfinished
 	hook.PrepareLink, hook.Connected = prepareLink, (*Link).connected
 	hook.AHAttr, hook.FlushedWC, hook.Gather = ahFromRaw, flushedWC, gather
 

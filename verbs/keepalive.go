@@ -274,6 +274,19 @@ func (c *CQ) look() {
 	}
 }
 
+// unfinished implements driver.Unfinished. The sends of a queue that is routed are all posted by
+// what takes their completions.
+func (c *CQ) unfinished() bool {
+	if c.routed() {
+		return false
+	}
+	if c.look(); c.stash.Load() != nil {
+		c.kept.Store(true) // polls look at the stash
+		return true
+	}
+	return cgo.OutstandingIn(c.path) > 0
+}
+
 // unstash takes completions that a keep-alive has polled.
 func (c *CQ) unstash(wcs []WC) int {
 	s := c.stash.Load()

@@ -7,7 +7,7 @@ package hook
 var AdoptDevice, WrapDevice, Wrap, SoftRoCE, ResetRaces,
 	FindGIDAgain, FollowGID, CreateCQFor, RawQP, RawCQ,
 	ModifyRaw, ModifySteps, InitStep, ActivateWith, Fail,
-	OnEnd, SetPeer, KeepAlive, OwnSends, SignalsAll,
+	OnEnd, SetPeer, KeepAlive, OwnSends, SignalsAll, Unfinished,
 	PrepareLink, Connected, AHAttr, FlushedWC, Gather any
 
 // Of package verbs/experimental.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/snapshot"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // Head returns what a snapshot of this moment begins with; saved is the time in ms since 1970.
@@ -73,7 +74,7 @@ func (s *Store) Restore(now uint64, it *snapshot.Item, passed uint64) bool {
 		r.Expiry = s.now + it.Left - passed
 	}
 	id, status := s.write(id, &r)
-	if status != wire.OK {
+	if status != kv.OK {
 		return false
 	}
 	s.items[id].fetched = it.Fetched
