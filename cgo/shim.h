@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <infiniband/verbs.h>
 #include <rdma/ib_user_verbs.h>
@@ -171,17 +172,33 @@ static inline int gv_wait_step(uintptr_t channel, uintptr_t cq, uintptr_t path, 
 	return gv_poll_once(cq, path, wc, n);
 }
 
+/* The time of CLOCK_BOOTTIME, in ns, or 0. libc reads it in the vDSO, without a system call. */
+static inline int64_t gv_boottime(void)
+{
+	struct timespec ts;
+
+	if (clock_gettime(CLOCK_BOOTTIME, &ts))
+		return 0;
+	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
 /*
  * Posts a chain and polls a queue in one crossing. *got is set only if all of
- * the chain was accepted.
+ * the chain was accepted. times, unless it is NULL, gets the time before the post and,
+ * if there are completions, the time after the poll.
  */
 static inline uint64_t gv_post_poll(uintptr_t qp, uintptr_t how, uintptr_t wr, uint32_t n,
 				    uintptr_t cq, uintptr_t path, struct ibv_wc *wc, int max,
-				    uint32_t spins, int *got)
+				    uint32_t spins, int *got, int64_t *times)
 {
-	uint64_t r = gv_post_send(qp, how, (struct ibv_send_wr *)wr, n);
+	uint64_t r;
 
+	if (times)
+		times[0] = gv_boottime();
+	r = gv_post_send(qp, how, (struct ibv_send_wr *)wr, n);
 	*got = (uint32_t)r ? 0 : gv_poll(cq, path, wc, max, spins);
+	if (times)
+		times[1] = *got > 0 ? gv_boottime() : 0;
 	return r;
 }
 

@@ -214,6 +214,10 @@ type RecvWR struct {
 	_      [4]byte
 }
 
+// Times are readings of CLOCK_BOOTTIME, in nanoseconds: before a post, and after the poll that
+// followed. The second is 0 if that found nothing.
+type Times [2]int64
+
 // WC has the layout of struct ibv_wc.
 type WC struct {
 	ID           uint64

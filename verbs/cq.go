@@ -268,28 +268,45 @@ func (c *CQ) poll(by *router, wcs []WC, spins uint32) (int, error) {
 	if len(wcs) == 0 {
 		return 0, nil
 	}
-	if !c.life.Enter() {
-		return 0, opError("poll", c.life.Label, ErrClosed)
-	}
-	if now := c.router.Load(); now != by {
-		return 0, c.leave(by, now)
+	if err := c.enter(by); err != nil {
+		return 0, err
 	}
 	if c.kept.Load() {
-		return c.pollKept(wcs, spins)
+		return c.pollKept(by, wcs, spins)
 	}
 	n, err := cgo.PollCQ(c.cq, c.path, rawWCs(wcs), spins)
-	c.life.Exit()
+	c.exit(by)
 	return c.polled(wcs, n, err)
 }
 
-// pollKept is the rest of poll for a queue with keep-alives. It ends the call on the queue.
-func (c *CQ) pollKept(wcs []WC, spins uint32) (int, error) {
-	if c.stash.Load() != nil {
+// enter holds the queue open for a poll for by. A router that takes the completions has the poll
+// lock, without which it is not removed. Until then the queue has a child, and cannot be
+// closed.
+func (c *CQ) enter(by *router) error {
+	if by == nil && !c.life.Enter() {
+		return opError("poll", c.life.Label, ErrClosed)
+	}
+	if now := c.router.Load(); now != by {
+		return c.leave(by, now)
+	}
+	return nil
+}
+
+// exit ends what enter began.
+func (c *CQ) exit(by *router) {
+	if by == nil {
 		c.life.Exit()
+	}
+}
+
+// pollKept is the rest of poll for a queue with keep-alives. It ends the call on the queue.
+func (c *CQ) pollKept(by *router, wcs []WC, spins uint32) (int, error) {
+	if c.stash.Load() != nil {
+		c.exit(by)
 		return c.unstash(wcs), nil
 	}
 	n, err := cgo.PollCQ(c.cq, c.path, rawWCs(wcs), spins)
-	c.life.Exit()
+	c.exit(by)
 	return c.polled(wcs, c.sift(wcs[:n]), err)
 }
 
@@ -309,7 +326,7 @@ func (c *CQ) polled(wcs []WC, n int, err error) (int, error) {
 //
 //go:noinline
 func (c *CQ) leave(by, now *router) error {
-	c.life.Exit()
+	c.exit(by)
 	return c.taken(by, now)
 }
 

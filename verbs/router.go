@@ -189,7 +189,7 @@ func (rt *router) look(ctx context.Context) error {
 	case c.wait.file == nil: // made with PollOnly
 		runtime.Gosched()
 	default:
-		n, err = c.wait.park(ctx, rt.wcs[:])
+		n, err = c.wait.park(ctx, rt, rt.wcs[:])
 	}
 	rt.handOut(n)
 	return err
