@@ -162,7 +162,7 @@ func (j *job) read(ctx context.Context, tries int) (Result, error) {
 		m.Protocol = machine.ProtocolReadChain
 	}
 	m.Tags, m.Accesses, m.Tries, m.Grant.Slot = &j.s.tags, j.accesses, cmp.Or(tries, j.c.cfg.Retry.Tries), j.slot
-	m.Reading, m.Data, m.Now, m.InTime = true, true, now, machine.ReadTime(j.s.lease)
+	m.Reading, m.Data, m.InTime = true, true, machine.ReadTime(j.s.lease)
 	j.prepare(m)
 	_, err := j.drive(ctx)
 	return Result{Tries: m.Reads + m.Tried, Protocol: Protocol(m.Protocol), Version: m.Version}, err

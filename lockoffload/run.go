@@ -28,7 +28,7 @@ func (j *job) drive(ctx context.Context) (*Commit, error) {
 				return nil, fmt.Errorf("%w: %w", ErrNotAcquired, err)
 			}
 		case machine.Post:
-			began, list := time.Now(), listWaits
+			list := listWaits
 			if err = j.post(ctx); err == nil {
 				list = listUnderWay
 				err = j.s.line.await(ctx, &j.flight)
@@ -36,7 +36,9 @@ func (j *job) drive(ctx context.Context) (*Commit, error) {
 			if err != nil {
 				return nil, j.interrupted(list, begun, err)
 			}
-			j.c.pace.note(time.Since(began))
+			took := j.flight.took()
+			j.m.Base().Took = took
+			j.c.pace.note(took)
 		}
 	}
 }
