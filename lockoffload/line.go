@@ -89,13 +89,26 @@ func (l *line) post(ctx context.Context, f *flight, mr *verbs.MR) error {
 	case n <= 2:
 		var wrs [2]verbs.WR
 		var sges [2]verbs.SGE
-		err = l.r.Go(ctx, &f.call, l.requests(f, mr, wrs[:n], sges[:n])...)
+		for i := range n {
+			l.request(f, mr, i, &wrs[i], &sges[i])
+			wrs[i].Local = sges[i : i+1]
+		}
+		err = l.r.Go(ctx, &f.call, wrs[:n]...)
 	case n <= usual:
 		var wrs [usual]verbs.WR
 		var sges [usual]verbs.SGE
-		err = l.r.Go(ctx, &f.call, l.requests(f, mr, wrs[:n], sges[:n])...)
+		for i := range n {
+			l.request(f, mr, i, &wrs[i], &sges[i])
+			wrs[i].Local = sges[i : i+1]
+		}
+		err = l.r.Go(ctx, &f.call, wrs[:n]...)
 	default:
-		err = l.r.Go(ctx, &f.call, l.requests(f, mr, make([]verbs.WR, n), make([]verbs.SGE, n))...)
+		wrs, sges := make([]verbs.WR, n), make([]verbs.SGE, n)
+		for i := range n {
+			l.request(f, mr, i, &wrs[i], &sges[i])
+			wrs[i].Local = sges[i : i+1]
+		}
+		err = l.r.Go(ctx, &f.call, wrs...)
 	}
 	switch {
 	case err == nil:
@@ -123,21 +136,17 @@ var wrOps = [...]verbs.WROp{machine.OpCmpSwap: verbs.WRCmpSwap, machine.OpFetchA
 // usual is how many requests most lists have.
 const usual = 8
 
-// requests fills in the requests of a flight, which are zero, and their memory, and returns them.
-func (l *line) requests(f *flight, mr *verbs.MR, wrs []verbs.WR, sges []verbs.SGE) []verbs.WR {
-	for i := range f.list {
-		o, w := &f.list[i], &wrs[i]
-		if o.Kind != machine.OpWrite {
-			binary.NativeEndian.PutUint64(f.mem[o.At+o.N-8:], l.mark)
-		}
-		w.Op, w.Remote, w.Value = wrOps[o.Kind], l.remote.At(uint64(o.Off)), o.A
-		if o.Kind == machine.OpCmpSwap {
-			w.Compare, w.Value = o.A, o.B
-		}
-		sges[i] = mr.SGE(o.At, o.N)
-		w.Local = sges[i : i+1]
+// request fills in a request of a flight, which is zero, but for Local, and its memory.
+func (l *line) request(f *flight, mr *verbs.MR, i int, w *verbs.WR, local *verbs.SGE) {
+	o := &f.list[i]
+	if o.Kind != machine.OpWrite {
+		binary.NativeEndian.PutUint64(f.mem[o.At+o.N-8:], l.mark)
 	}
-	return wrs
+	w.Op, w.Remote, w.Value = wrOps[o.Kind], l.remote.At(uint64(o.Off)), o.A
+	if o.Kind == machine.OpCmpSwap {
+		w.Compare, w.Value = o.A, o.B
+	}
+	*local = mr.SGE(o.At, o.N)
 }
 
 // await waits until a flight is over and returns its error, or the context's.
