@@ -268,8 +268,13 @@ func (c *CQ) poll(by *router, wcs []WC, spins uint32) (int, error) {
 	if len(wcs) == 0 {
 		return 0, nil
 	}
-	if err := c.enter(by); err != nil {
-		return 0, err
+	// A router that takes the completions has the poll lock, without which it is not removed.
+	// Until then the queue has a child, and cannot be closed.
+	if by == nil && !c.life.Enter() {
+		return 0, opError("poll", c.life.Label, ErrClosed)
+	}
+	if now := c.router.Load(); now != by {
+		return 0, c.leave(by, now)
 	}
 	if c.kept.Load() {
 		return c.pollKept(by, wcs, spins)
@@ -279,20 +284,7 @@ func (c *CQ) poll(by *router, wcs []WC, spins uint32) (int, error) {
 	return c.polled(wcs, n, err)
 }
 
-// enter holds the queue open for a poll for by. A router that takes the completions has the poll
-// lock, without which it is not removed. Until then the queue has a child, and cannot be
-// closed.
-func (c *CQ) enter(by *router) error {
-	if by == nil && !c.life.Enter() {
-		return opError("poll", c.life.Label, ErrClosed)
-	}
-	if now := c.router.Load(); now != by {
-		return c.leave(by, now)
-	}
-	return nil
-}
-
-// exit ends what enter began.
+// exit ends a call on the queue for by.
 func (c *CQ) exit(by *router) {
 	if by == nil {
 		c.life.Exit()

@@ -40,9 +40,13 @@ func (b *Batch) postPoll(by *router, cq *CQ, wcs []WC, spins uint32, times *cgo.
 	if err := b.enter(); err != nil || b.n == 0 {
 		return 0, 0, b.ended(err)
 	}
-	if err := cq.enter(by); err != nil {
+	if by == nil && !cq.life.Enter() {
 		b.exit()
-		return 0, 0, b.ended(err)
+		return 0, 0, b.ended(opError("poll", cq.life.Label, ErrClosed))
+	}
+	if now := cq.router.Load(); now != by {
+		b.exit()
+		return 0, 0, b.ended(cq.leave(by, now))
 	}
 	if cq.stash.Load() != nil {
 		cq.exit(by)
