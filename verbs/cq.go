@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -71,6 +72,7 @@ type CQ struct {
 	dead      atomic.Bool // the device is
 
 	routing sync.Mutex
+	senders []*QP                  // queue pairs with sends that complete here, under routing
 	shares  int                    // queue pairs with shared receive queues, under routing
 	router  atomic.Pointer[router] // while requesters take the completions
 	idle    *router                // otherwise, if there have been some
@@ -282,6 +284,26 @@ func (c *CQ) poll(by *router, wcs []WC, spins uint32) (int, error) {
 	n, err := cgo.PollCQ(c.cq, c.path, rawWCs(wcs), spins)
 	c.exit(by)
 	return c.polled(wcs, n, err)
+}
+
+// waitIdle waits for polls that began before. routing must be held.
+func (c *CQ) waitIdle() {
+	c.life.WaitIdle()
+	for _, q := range c.senders { // a post that polls holds its queue pair alone
+		q.life.WaitIdle()
+	}
+}
+
+func (c *CQ) addSender(q *QP) {
+	c.routing.Lock()
+	defer c.routing.Unlock()
+	c.senders = append(c.senders, q)
+}
+
+func (c *CQ) removeSender(q *QP) {
+	c.routing.Lock()
+	defer c.routing.Unlock()
+	c.senders = slices.DeleteFunc(c.senders, func(s *QP) bool { return s == q })
 }
 
 // exit ends a call on the queue for by.

@@ -48,6 +48,7 @@ func wrap(qp cgo.QP, cq cgo.CQ, maxWR int) (*QP, *CQ) {
 	c := &CQ{cq: cq, depth: maxWR}
 	c.life.Label = "wrapped cq"
 	q.sendCQ, q.recvCQ = c, c
+	c.senders = []*QP{q}
 	return q, c
 }
 

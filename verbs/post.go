@@ -40,23 +40,27 @@ func (b *Batch) postPoll(by *router, cq *CQ, wcs []WC, spins uint32, times *cgo.
 	if err := b.enter(); err != nil || b.n == 0 {
 		return 0, 0, b.ended(err)
 	}
-	if by == nil && !cq.life.Enter() {
+	// The queue in which the sends complete is not closed before the queue pair is.
+	enters := by == nil && cq != b.qp.sendCQ
+	if enters && !cq.life.Enter() {
 		b.exit()
 		return 0, 0, b.ended(opError("poll", cq.life.Label, ErrClosed))
 	}
-	if now := cq.router.Load(); now != by {
-		b.exit()
-		return 0, 0, b.ended(cq.leave(by, now))
+	now, stashed := cq.router.Load(), cq.stash.Load() != nil
+	if now == by && !stashed {
+		n, got, err = cgo.PostPoll(b.qp.qp, b.qp.path, b.chain, b.n, cq.cq, cq.path, rawWCs(wcs), spins, times)
 	}
-	if cq.stash.Load() != nil {
-		cq.exit(by)
-		b.exit()
+	if enters {
+		cq.life.Exit()
+	}
+	b.exit()
+	switch {
+	case now != by:
+		return 0, 0, b.ended(cq.taken(by, now))
+	case stashed:
 		n, err = b.Post()
 		return n, cq.unstash(wcs), err
 	}
-	n, got, err = cgo.PostPoll(b.qp.qp, b.qp.path, b.chain, b.n, cq.cq, cq.path, rawWCs(wcs), spins, times)
-	cq.exit(by)
-	b.exit()
 	if cq.kept.Load() {
 		got = cq.sift(wcs[:got])
 	}

@@ -78,7 +78,10 @@ type Requester struct {
 	unwaited atomic.Int32 // slots with a Pending that is not waited for yet
 	credits  atomic.Int32 // requests that the queue has room for
 
-	sending sync.Mutex // no post while the queue pair is reset
+	// No post while the queue pair is reset, or cut off: one without the poll lock holds sending,
+	// and one with the poll lock begins only if holding is not set.
+	sending sync.Mutex
+	holding atomic.Bool
 
 	// current, under the poll lock, is the list of the goroutine that posts and polls in one
 	// crossing. Only that goroutine knows of it, so it is neither flying nor counted in

@@ -194,8 +194,8 @@ func (r *Requester) flush(life uint32, cause error) {
 	defer r.down.Unlock()
 	finish(func() {
 		if err := r.router.reclaim(r.qp, life, r.busy); err != nil && !errors.Is(err, errRevived) {
-			r.sending.Lock() // the device is gone, and touches nothing any more
-			defer r.sending.Unlock()
+			r.hold() // the device is gone, and touches nothing any more
+			defer r.unhold()
 			r.cut(errors.Join(cause, err))
 		}
 	})

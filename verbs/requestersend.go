@@ -9,10 +9,13 @@ func (r *Requester) send(s *slot, n int, spins uint32) (over bool, err error) {
 		s.call.r = r
 		s.call.flying.Store(true)
 	}
-	r.sending.Lock()
 	if r.router.try() {
-		return r.sendAndPoll(s, n, spins)
+		if !r.holding.Load() {
+			return r.sendAndPoll(s, n, spins)
+		}
+		r.router.pollLock.Release()
 	}
+	r.sending.Lock()
 	if c := s.call; c != nil && c.timed {
 		c.times[0] = cgo.Boottime()
 	}
@@ -27,7 +30,20 @@ func (r *Requester) send(s *slot, n int, spins uint32) (over bool, err error) {
 	return false, r.sent(s, n, posted, err)
 }
 
-// sendAndPoll is send with the poll lock, which it releases, and with sending, likewise.
+// hold keeps lists from being posted until unhold is called.
+func (r *Requester) hold() {
+	r.sending.Lock()
+	r.holding.Store(true)
+	r.router.hold() // the goroutine that had the poll lock may have been posting
+	r.router.pollLock.Release()
+}
+
+func (r *Requester) unhold() {
+	r.holding.Store(false)
+	r.sending.Unlock()
+}
+
+// sendAndPoll is send with the poll lock, which it releases.
 func (r *Requester) sendAndPoll(s *slot, n int, spins uint32) (over bool, err error) {
 	rt := r.router
 	var times *cgo.Times
@@ -39,7 +55,6 @@ func (r *Requester) sendAndPoll(s *slot, n int, spins uint32) (over bool, err er
 	if posted == 0 && err != nil {
 		r.current = nil
 	}
-	r.sending.Unlock()
 	over = r.handOut(got)
 	return over, r.sent(s, n, posted, err)
 }

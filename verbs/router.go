@@ -92,7 +92,7 @@ func (c *CQ) routeTo(n int, who func(rt *router, at uint64) routed) error {
 	if rt.serves++; rt.serves == 1 {
 		c.router.Store(rt)
 		c.stash.Store(nil)
-		c.life.WaitIdle() // polls that began before
+		c.waitIdle()
 		c.evict()
 		c.wait.follow()
 	}
