@@ -194,8 +194,8 @@ func (c *Machine) Place(p *Peer) bool {
 	if p.dci != nil {
 		return true
 	}
-	if d := p.last; d != nil && d.idle() && !d.streams[p.stream].failed { // none is better
-		p.dci = d
+	if d := p.last; d != nil && d.idle() && !d.streams[0].failed { // none is better
+		p.dci, p.stream = d, 0
 	} else if !c.choose(p) {
 		return false
 	}

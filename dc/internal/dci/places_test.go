@@ -42,8 +42,8 @@ func TestPlaces(t *testing.T) {
 	require.NotSame(t, d, p[5].DCI(), "more requests, and works")
 }
 
-// TestPlacesAgain: a target goes back to the DCI and the stream that it had, unless others have
-// requests there or the stream is in error.
+// TestPlacesAgain: a target goes back to the DCI that it had, unless others have requests there or
+// its first stream is in error.
 func TestPlacesAgain(t *testing.T) {
 	c := New(3, 2, 8, 4)
 	var p, q, r Peer
