@@ -78,7 +78,7 @@ func WaitStep(ch CompChannel, cq CQ, path PollPath, armed *bool, notify Notify, 
 func PostPoll(qp QP, path PostPath, c *SendChain, n int, cq CQ, poll PollPath, wcs []WC, spins uint32, times *Times) (accepted, got int, err error) {
 	var g C.int
 	r := C.gv_post_poll(C.uintptr_t(qp), C.uintptr_t(path), at(&c.WRs[0]), C.uint32_t(n),
-		C.uintptr_t(cq), C.uintptr_t(poll), cWC(wcs), C.int(len(wcs)), C.uint32_t(spins), &g, (*C.int64_t)(unsafe.Pointer(times)))
+		C.uintptr_t(cq), C.uintptr_t(poll), cWC(wcs), C.int(len(wcs)), C.uint32_t(spins), &g, (*C.struct_gv_times)(unsafe.Pointer(times)))
 	if accepted, err = posted(r); err != nil {
 		return accepted, 0, err
 	}

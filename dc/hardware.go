@@ -141,6 +141,7 @@ func (h *hardware) addDCI(streams, errored int) error {
 	if q.batch, err = h.i.d.NewBatch(qp, c.Depth); err != nil {
 		return err
 	}
+	driver.KeepsOpen(q.batch) // it posts with the lock: DCIs close later, and address handles with it
 	return driver.ActivateWith(qp, h.connect())
 }
 

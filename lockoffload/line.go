@@ -79,11 +79,7 @@ func (l *line) issue(ctx context.Context, ops []machine.Op, mr *verbs.MR) (*flig
 // in the queue, and the error is the context's, or the line is broken. So a caller that
 // gives up knows what was executed. The memory is the device's until the flight is over.
 func (l *line) post(ctx context.Context, f *flight, mr *verbs.MR) error {
-	if f.line == nil {
-		driver.Clock(&f.call)
-		f.call.Then = f
-	}
-	f.line, f.mem = l, mr.Bytes()
+	f.line, f.mem, f.call.Then = l, mr.Bytes(), f
 	var err error
 	switch n := len(f.list); { // mostly on the stack, which takes time to clear
 	case n <= 2:
@@ -151,6 +147,10 @@ func (l *line) request(f *flight, mr *verbs.MR, i int, w *verbs.WR, local *verbs
 
 // await waits until a flight is over and returns its error, or the context's.
 func (l *line) await(ctx context.Context, f *flight) error { return f.call.Wait(ctx) }
+
+// clock has the flights to come note how long they take: [flight.took]. bound says that a bound will
+// do.
+func (f *flight) clock(bound bool) { driver.Clock(&f.call, true, bound) }
 
 // took returns how long a flight that is over took, at most.
 func (f *flight) took() time.Duration {

@@ -96,11 +96,11 @@ func (c *Call) Wait(ctx context.Context) error {
 }
 
 // clock is [driver.Clock].
-func (c *Call) clock() { c.timed = true }
+func (c *Call) clock(on, bound bool) { c.timed, c.times.Bound = on, bound }
 
 // clocked is [driver.Times].
 func (c *Call) clocked() (posted, over time.Duration) {
-	return time.Duration(c.times[0]), time.Duration(c.times[1])
+	return time.Duration(c.times.Posted), time.Duration(c.times.Over)
 }
 
 func (c *Call) lookOrListen(ctx context.Context) error {

@@ -22,6 +22,7 @@ func init() {
 	hook.PrepareLink, hook.Connected = prepareLink, (*Link).connected
 	hook.AHAttr, hook.FlushedWC, hook.Gather = ahFromRaw, flushedWC, gather
 	hook.Clock, hook.Times = (*Call).clock, (*Call).clocked
+	hook.KeepsOpen = func(b *Batch) { b.owned, b.kept = true, true }
 
 	hook.RegisterDMABuf, hook.RegisterAddressSpace, hook.SGEOf, hook.Prefetch = (*PD).registerDMABuf, (*PD).registerAddressSpace, (*MR).sgeOf, (*MR).prefetch
 	hook.AllocDeviceMemory = func(d *Device, size, align int) (io.Closer, error) {

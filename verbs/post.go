@@ -116,7 +116,7 @@ func (b *Batch) enter() error {
 // name makes Post hold an object open that a request points to. Requests in a row
 // often name the same one.
 func (b *Batch) name(l *life.Life) {
-	if len(b.named) == 0 || b.named[len(b.named)-1] != l {
+	if !b.kept && (len(b.named) == 0 || b.named[len(b.named)-1] != l) {
 		b.named = append(b.named, l)
 	}
 }

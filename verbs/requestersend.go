@@ -17,7 +17,7 @@ func (r *Requester) send(s *slot, n int, spins uint32) (over bool, err error) {
 	}
 	r.sending.Lock()
 	if c := s.call; c != nil && c.timed {
-		c.times[0] = cgo.Boottime()
+		c.times.Posted = cgo.Boottime()
 	}
 	r.publish(s)
 	posted, err := r.batch.Post()
@@ -76,7 +76,7 @@ func (r *Requester) handOut(n int) (over bool) {
 // publish puts a slot in flight.
 func (r *Requester) publish(s *slot) {
 	if c := s.call; c != nil {
-		c.times[1] = 0
+		c.times.Over = 0
 	}
 	select {
 	case <-s.token: // left over
