@@ -67,7 +67,7 @@
 //   - A change without a reply is not repeated; its error matches [ErrOutcomeUnknown]. Reads are
 //     repeated, over a new connection if need be, until their context ends, or, with FailFast,
 //     until there is no connection.
-//   - A call with a context that has ended does nothing. If the context ends later, the call
+//   - A method with a context that has ended does nothing. If the context ends later, it
 //     returns at once. Its READs go on without it, in memory of the client's own; after a second
 //     of silence the connection is given up.
 //   - While the server's process hangs, hits go on, and everything else waits. While the server's
@@ -96,7 +96,8 @@
 //
 // A hit is one READ. It takes no lock for longer than a lookup in the map, allocates nothing
 // (GetInto), and copies the value once, from registered memory to the caller's. A client that has
-// not yet heard of a change needs a READ more. MapBytes in [Config] has the costs of a whole map,
+// not yet heard of a change needs a READ more for each tombstone that it meets, two at most, and then
+// one of a bucket. MapBytes in [Config] has the costs of a whole map,
 // of a part of it, and of none. A near hit allocates nothing; a READ that makes a copy does.
 //
 // There are no replicas, and no server takes over from one that is down. A cluster's list of

@@ -69,9 +69,9 @@
 //
 // A target keeps its context until another target needs one. Idle sessions make room first, the
 // least recently used before the others; a busy one makes room after [InitiatorConfig.Quota]
-// requests or [InitiatorConfig.Hold]. Of the targets that wait, the one with the most requests is
-// served first, which makes for the fewest attaches, unless it has come much later than others.
-// No target waits longer than [InitiatorConfig.MaxWait] while another is served that has waited
+// requests or [InitiatorConfig.Hold]. Of the targets that wait, the one with the largest product
+// of its time of waiting and the third power of its number of requests is served first, which makes
+// for the fewest attaches. No target waits longer than [InitiatorConfig.MaxWait] while another is served that has waited
 // less. If a target has no posted receive, the initiator detaches after a few milliseconds and
 // retries later; messages to it keep their order.
 //
@@ -106,7 +106,7 @@
 //   - A failed request stops its stream. On a device without streams, or with as many streams
 //     in error as it allows, it stops the whole DCI. The requests behind it fail with
 //     [ErrSession], those of other targets too: each was carried out once or not at all.
-//   - A DCI that does not come back after that is not used any more; after the last one, Post
+//   - A DCI that cannot be led out of error is not used any more; when none is left, Post
 //     fails.
 //   - A wrong access key shows as a request that fails, not as [ErrAccessKey]. The address of an
 //     earlier target does not fit the next one's key, even with the same DCT number.

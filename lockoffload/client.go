@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Config describes an initiator. QP is connected to the target (RC, at least 16
+// Config describes a client. QP is connected to the target (RC, at least 16
 // send requests); its sends are the client's ([verbs.Requester]) and complete in CQ,
 // which it may share with other clients and requesters. The caller must close both,
 // after the client: until then the queue pair returns [verbs.ErrInUse]. The client
@@ -74,8 +74,7 @@ type Client struct {
 	link  *link   // of a client that dialed
 }
 
-// NewClient makes an initiator with the place at the target that the session info
-// names.
+// NewClient makes a client for the session of cfg.
 func NewClient(cfg Config) (*Client, error) {
 	if cfg.PD == nil || cfg.QP == nil || cfg.CQ == nil {
 		return nil, fmt.Errorf("lockoffload: make client: PD, QP and CQ are needed: %w", ErrConfig)

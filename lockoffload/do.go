@@ -27,8 +27,8 @@ func (c *Client) UseAgent(agent *Caller) {
 //   - [ProtocolTwoStep], two round trips, for one that writes otherwise;
 //   - [ProtocolRead], one round trip and no lock, for one that only reads and does not
 //     count its tries. It does not involve the agent;
-//   - [ProtocolReadChain], one round trip, for others that only read. It waits for the
-//     lock's holder, and makes others wait; the data is no better for it;
+//   - [ProtocolReadChain], one round trip, for others that only read. It takes the lock, which
+//     limits the tries; its data is as consistent as that of ProtocolRead;
 //   - [ProtocolReadLocked] after four ProtocolRead, or one ProtocolReadChain, that met a WRITE or were late.
 //
 // The accesses of a chain happen at one moment. When the client dies in the middle, all

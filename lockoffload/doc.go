@@ -18,13 +18,13 @@
 //
 // The memory is a [Region] of slots. Each slot has a lock word and records. The usual way
 // to write is Update, which returns when the change has happened. Read and Update are
-// short for what most programs need of [Client.Do], which carries out a [Chain]: it reads,
+// shorthands for the common uses of [Client.Do], which carries out a [Chain]: it reads,
 // compares and writes several records under one lock, counts its tries, has the target
 // carry out a change in one round trip, or returns before the change has happened.
 // [Client.SwapWrite] takes no lock.
 //
 // A program with its own way to exchange endpoints makes a [Region], a [Server] and perhaps an
-// [Agent] itself, and gives each client an [SessionInfo], which is in the endpoint that it sends:
+// [Agent] itself, and gives each client a [SessionInfo], which is in the endpoint that it sends:
 //
 //	srv, err := lockoffload.NewServer(lockoffload.ServerConfig{PD: pd, Region: region})
 //	place, err := srv.Admit(nil)                // at the target, for each client
@@ -45,7 +45,7 @@
 //   - A torn copy is refused: its checksum (XXH3) does not match, except with a chance of 1 in
 //     2^64. A READ without a lock counts only if it took at most a quarter of a lease, and at most
 //     100 ms. If a READ meets WRITEs, or is late, four times, the client READs under a lock
-//     instead. A lock adds nothing to what a read returns: it only waits for a holder.
+//     instead. A read under a lock guarantees no more; it waits until there is no holder.
 //   - When Update has returned nil the change has happened. A holder that dies in the middle of
 //     its WRITE has damaged a copy that was not current: its change has not happened, for any of
 //     the records, and no reader sees it.

@@ -17,7 +17,8 @@ const (
 	// Shared holders keep writers out, not each other. A session has one
 	// shared lock of a slot, which all of the client's holders share. There is
 	// no way from shared to exclusive: a holder that tries waits for itself. With
-	// more than 512 clients those beyond keep each other out, see [Layout].
+	// more than 512 clients, those with an owner number above 512 hold shared locks exclusively:
+	// see [Layout].
 	Shared
 	// Fair is exclusive, and waiting clients are served in the order in which
 	// they came. It costs one round trip more than Exclusive. The target's agent hands

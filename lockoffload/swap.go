@@ -114,8 +114,8 @@ func (c *Client) swapRead(ctx context.Context, slot int, dst []byte) ([]byte, Re
 // since. [Result.Version] is the new version. [ErrVersionMismatch] says that the
 // slot has another version and nothing was changed; SwapRead returns the version.
 //
-// Layout.Swap has two copies for each owner number that writes: the client's
-// must be at most half of it.
+// The client's owner number must be at most half of Layout.Swap, which has two copies for each
+// owner number that writes. With Swap = 2 * Clients all clients can write.
 func (c *Client) SwapWrite(ctx context.Context, slot int, version uint64, data []byte) (Result, error) {
 	res, err := c.swapWrite(ctx, slot, version, data)
 	if err != nil {

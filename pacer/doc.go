@@ -50,14 +50,14 @@
 //     in [Config]), which takes them in turn: one request packet each, or bytes by weight
 //     under the policy Deficit, which is meant for READs of different lengths. The shares
 //     are even within a few request packets of each flow.
-//   - A queue pair with a dead peer keeps credit from others only for Overdue in
-//     [Config], not until the transport gives up.
+//   - A queue pair with a dead peer keeps its credit from others for Overdue in [Config] at most,
+//     not until the transport gives up.
 //   - Credit of [Pacer.Acquire] counts until [Credit.Release]. The tuner (Tune in [Config])
 //     measures the delay of the idle path once a second. For that it waits at most 250 ms
 //     until nothing is outstanding, and only once for each credit.
 //   - GETs and atomics of a queue pair go in order, and so do its PUTs. PUTs overtake
-//     held GETs, as verbs allow, but they overtake nothing with a fence and nothing
-//     behind one. Completions come in that order, and the completion of a request says
+//     held GETs, as verbs allow, but no request with a fence, and none overtakes such a
+//     request. Completions come in that order, and the completion of a request says
 //     that the unsignaled ones before it are over. A failed request does not wait for
 //     READs that are kept to be issued again.
 //   - The pacer keeps to max_rd_atomic of the queue pair, and to what Device in [Config]

@@ -32,11 +32,11 @@ type Config struct {
 	Receives   int // packets that may arrive before the endpoint looks at them; 0 means 512
 	Buffers    int // bytes of memory for messages that arrive, until they are released; 0 means 8 MiB
 	MaxMessage int // bytes of the longest message that is accepted, at most Buffers, which peers are told; 0 means 1 MiB, or Buffers
-	MaxPeers   int // 0 means 65,536; without Key a sixteenth of them, or 16, may be of one host that greeted
+	MaxPeers   int // 0 means 65,536; without Key one host has a sixteenth of them, at least 16
 	// OnMessage, if not nil, is called with each message, one at a time, by a goroutine
 	// of the endpoint. The message is released when OnMessage returns or panics, which is
 	// logged. OnMessage may send, but must not close the endpoint, since Close waits for it.
-	// While it runs, peers get responses only if a call of the program waits.
+	// While it runs, peers get no responses, unless another goroutine waits in Receive, Send or Wait.
 	OnMessage func(*Message)
 
 	// PeerTimeout is the time without progress after which a peer is unresponsive, from a

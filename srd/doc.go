@@ -24,8 +24,8 @@
 //
 // # Guarantees
 //
-//   - Each message gets one status, and it is true. [Delivered]: the message was delivered
-//     once. [Refused], [Retransmit], [TooLarge], [PathMTU] and [Cancelled]: it was not delivered
+//   - Each message gets one status, unless the endpoint is closed first. [Delivered]: the message was
+//     delivered once. [Refused], [Retransmit], [TooLarge], [PathMTU] and [Cancelled]: it was not delivered
 //     and never will be. [Unresponsive]: it may have been delivered.
 //   - No message is delivered twice, whatever the network does, whichever end restarts and
 //     whatever is replayed. With a key, this holds across a restart of the receiver as
@@ -75,8 +75,8 @@
 //   - A receiver that its program does not let poll runs out of buffers after a while. A
 //     message that finds none is retried for a tenth of a second, and then Refused.
 //   - The status of a packet is that of its message.
-//   - A key saves the round trip of the cookie. The first message still waits for the round
-//     trip that opens the session.
+//   - With Config.Key a session opens in one round trip, without it in two. The first message
+//     waits for that.
 //   - The queue key is random unless Config sets one, so that an endpoint does not receive
 //     what was sent to a predecessor with the same queue pair number.
 //   - If the device gives up the queue pair, the endpoint ends: calls return the reason.

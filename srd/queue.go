@@ -134,9 +134,9 @@ func closedIf(closed bool) error {
 }
 
 // Send sends the gathered bytes as one message, reliably and out of order, and waits for
-// its status. If ctx ends first, the message is given up, unless it was delivered, and the
-// error is that of ctx, never [ErrCanceled]. In any case data belongs to the program when Send
-// returns.
+// its status. If ctx ends first, the message is given up, and Send returns the error of ctx,
+// never [ErrCanceled]: then the message may have been delivered. The data needs no registration,
+// and belongs to the program again when Send returns.
 func (ep *Endpoint) Send(ctx context.Context, to Addr, data ...[]byte) error {
 	return ep.send(ctx, to, Reliable, data)
 }

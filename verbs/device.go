@@ -84,7 +84,7 @@ func Open(name string, cfg DeviceConfig) (*Device, error) {
 
 // OpenDefault opens the device that the environment variable RDMA_DEVICE names, or else
 // the first of [Devices] with an active port, or else the first. A program that knows a
-// local address should use [LookupAddr] instead.
+// local address should use [OpenFor] instead.
 func OpenDefault(cfg DeviceConfig) (*Device, error) {
 	if name := os.Getenv("RDMA_DEVICE"); name != "" {
 		return Open(name, cfg)

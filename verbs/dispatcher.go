@@ -23,16 +23,16 @@ type Handler interface {
 	Lost(err error)
 }
 
-// Dispatcher delivers an engine its completions. Any number of engines, requesters and
+// Dispatcher delivers completions to a [Handler]. Any number of handlers, requesters and
 // receivers can share a completion queue; a goroutine that waits for one of them polls
 // for all.
 //
-//	d, err := cq.Dispatch(engine, depth)
+//	d, err := cq.Dispatch(handler, depth)
 //	b, err := d.NewBatch(qp, 16)
 //	b.Read(d.ID(tag), verbs.Signaled, remote, sge)
 //	n, found, err := d.PostPoll(b, 0)
-//	found.Dispatch() // engine.Completed(tag, wc), perhaps
-//	err = d.Wait(ctx, &waiter) // until the engine says waiter.Wake()
+//	found.Dispatch() // handler.Completed(tag, wc), perhaps
+//	err = d.Wait(ctx, &waiter) // until the handler calls waiter.Wake()
 //
 // While a queue is dispatched, polling it directly is refused with [ErrInUse]. So is
 // posting requests that complete there other than through its dispatchers, requesters
@@ -50,11 +50,11 @@ type Dispatcher struct {
 	closed  atomic.Bool
 }
 
-// MaxTag is the largest tag of an engine's request.
+// MaxTag is the largest tag of [Dispatcher.ID].
 const MaxTag = 1<<48 - 1
 
-// Dispatch delivers completions that carry an engine's tags to it. The queue grows, if
-// need be, so that it has room for depth of them beside those of the others. The engine
+// Dispatch delivers the completions that carry the handler's tags to it. The queue grows, if
+// need be, so that it has room for depth of them beside those of the others. The handler
 // must not have more under way.
 //
 // Requests that were posted in another way should have completed before: their completions
@@ -171,9 +171,9 @@ func (f Polled) Dispatch() int {
 
 // PostPoll posts a batch of the dispatcher's and, unless another goroutine is polling,
 // polls in the same crossing into C, up to spins times again while there are no
-// completions. An engine that posts under a lock which Completed also takes must release it
+// completions. A program that posts under a lock which Completed also takes must release it
 // before [Polled.Dispatch]. posted and err are [Batch.Post]'s, or say why the queue can no
-// longer be polled ([ErrOverrun], with all posted). Deliver must be called in any case. A
+// longer be polled ([ErrOverrun], with all posted). Call [Polled.Dispatch] on found in any case. A
 // batch of another dispatcher is refused with [ErrAttributes] and stays as it is.
 func (d *Dispatcher) PostPoll(b *Batch, spins int) (posted int, found Polled, err error) {
 	if b == nil || b.by != d { // another's batch stays as it is

@@ -27,7 +27,7 @@ type Endpoint struct {
 	Data     []byte // for the program's own use
 }
 
-// Limits of the message.
+// Limits of an encoded [Endpoint].
 const (
 	MaxRegions      = 256
 	MaxEndpointData = 4096

@@ -49,9 +49,9 @@ var (
 	// ErrPathMTU: packets that both ends' links carry are lost on the way, and shorter ones
 	// are not.
 	ErrPathMTU = errors.New("the path loses long packets: a link on the way has a smaller MTU than both ends")
-	// ErrMessage: the peer's address message is malformed, of another version
-	// or damaged.
-	ErrMessage = errors.New("malformed address message")
+	// ErrMessage: what the peer has sent, an endpoint, a region, an address or a message of a stream,
+	// is malformed, of another version or damaged.
+	ErrMessage = errors.New("malformed message")
 )
 
 // OpError is the failure of one operation on one object: Op, such as "register memory",

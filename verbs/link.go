@@ -186,7 +186,7 @@ func (l *Link) Receiver() *Receiver { return l.receiver }
 
 // AddCloser makes something of the program's close with the link, before everything that was
 // made for the link earlier. So what [LinkConfig.Setup] makes is freed whatever becomes
-// of the link. After Close, Own closes it at once and returns [ErrClosed].
+// of the link. After [Link.Close], AddCloser closes c at once and returns [ErrClosed].
 func (l *Link) AddCloser(c io.Closer) error {
 	if c == nil {
 		c = nothing{}

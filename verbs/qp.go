@@ -68,7 +68,7 @@ type QPConfig struct {
 	// PKeyIndex is the partition; 0 is the default partition.
 	PKeyIndex uint16
 	// Access is what the connected peer may do; 0 means whatever the memory
-	// regions allow, LocalWrite alone means nothing.
+	// regions allow; LocalWrite alone allows it nothing.
 	Access Access
 	// QKey is for UD; 0 means [DefaultQKey].
 	QKey uint32

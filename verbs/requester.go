@@ -46,8 +46,8 @@ type RequesterConfig struct {
 //   - Neither queue overruns: calls wait for room.
 //   - The error of a request that was flushed has the failure that caused it
 //     ([QP.Err]), which matches with errors.Is like [WCFlushed] does.
-//   - Nothing is allocated, unless there is an error; the first atomic has a place for the
-//     results of all registered.
+//   - No call allocates, unless there is an error; the first atomic allocates and registers memory
+//     for the results of atomics.
 //
 // Until Close the sends of the queue pair belong to the requester. Their completion queue
 // belongs to it, and to the requesters of other queue pairs that share the queue. Any

@@ -111,8 +111,8 @@ func (m *CM) Close() error {
 	})
 }
 
-// Linger runs f in a goroutine, and [CM.Close] waits for it. It is for what packages on
-// connections have left to do when one closes, such as a goodbye to a peer that may be gone.
+// Linger runs f in a goroutine, and [CM.Close] waits for it. It is for what packages over
+// connections, such as stream, have left to do when one closes, such as a goodbye to a peer that may be gone.
 func Linger(m *CM, f func()) {
 	m.mu.Lock()
 	m.running++

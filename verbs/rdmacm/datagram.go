@@ -43,7 +43,7 @@ func (m *CM) DialUD(ctx context.Context, address string, cfg DialConfig) (*Peer,
 
 // Join joins the multicast group of an IP address, on the device of cfg.Local
 // or of the route to the group. The queue pair receives what is sent to the
-// group, and sends to it by [Peer.Dest]. Close leaves the group.
+// group, and sends to it by [Peer.Destination]. Close leaves the group.
 func (m *CM) Join(ctx context.Context, group netip.Addr, cfg DialConfig) (*Peer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, operr.New("join", group.String(), err)

@@ -32,7 +32,7 @@
 // received before are in the completion queue, and outstanding requests are flushed. A
 // queue pair that fails ends its connection, and the peer is notified at once.
 //
-// When the peer's host dies, no message says so. Links and streams therefore send an empty
+// When the peer's host dies, no message says so. Links of this package and streams send an empty
 // WRITE every 30 s, or as often as their configuration says, which ends the connection
 // when it is not acknowledged; for a [Conn] there is [verbs.QPConfig].KeepAlive.
 //

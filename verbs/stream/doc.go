@@ -22,9 +22,9 @@
 // Close end calls under way, a half-closed stream goes on in the other direction, and
 // errors are those of a TCP connection ([io.EOF], [net.ErrClosed],
 // [os.ErrDeadlineExceeded], ECONNRESET, EPIPE). One reader, one writer and Close may run
-// at the same time; further readers and writers wait for their turn. Close gives the peer
-// two seconds to take what was written, and does not wait for a peer to which nothing was
-// written lately. The loss of the peer's host is noticed after [Config.KeepAlive].
+// at the same time; further readers and writers wait for their turn. Close waits
+// up to two seconds until the peer's device has acknowledged what was written, and not at all
+// if nothing was written lately. The loss of the peer's host is noticed after [Config.KeepAlive].
 //
 // A peer that breaks the protocol ends its own stream, with [verbs.ErrMessage], and no
 // other. All connections that are not yet accepted together get no more of a listener's
