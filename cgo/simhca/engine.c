@@ -13,7 +13,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <time.h>
 
 enum { SPIN = 50000, SHORTEST_NAP = 10000, LONGEST_NAP = 500000, NAP_BESIDE_POLLERS = 50000 }; /* ns */
 
@@ -25,11 +24,11 @@ static uint64_t clock_takes;
 
 static bool turn(void)
 {
-	bool busy = false;
+	bool busy = sim_receive();
 
-	for (int i = 0; i < sim_ndevices; i++)
-		if (sim_devices[i].model->tick)
-			sim_devices[i].model->tick();
+	for (int i = 0; i < sim_self->ndevices; i++)
+		if (sim_self->devices[i].model->tick)
+			sim_self->devices[i].model->tick();
 	for (struct sim_obj *o = sim_working, *next; o; o = next) {
 		next = o->next;
 		if (!o->ctx->dev->removed)
@@ -71,8 +70,6 @@ uint64_t simhca_time(int on)
 	return was;
 }
 
-static void sleep_for(uint64_t ns) { nanosleep(&(struct timespec){ .tv_nsec = ns }, NULL); }
-
 static void *engine(void *unused)
 {
 	uint64_t now, nap, idle = sim_now();
@@ -92,11 +89,11 @@ static void *engine(void *unused)
 		nap = (now - idle) / 16;
 		nap = nap < SHORTEST_NAP ? SHORTEST_NAP : nap > LONGEST_NAP ? LONGEST_NAP : nap;
 		if (turns != before)
-			sleep_for(NAP_BESIDE_POLLERS);
+			sim_nap(NAP_BESIDE_POLLERS);
 		else if (now - idle < SPIN)
 			sched_yield();
 		else
-			sleep_for(nap);
+			sim_nap(nap);
 		before = turns;
 	}
 	return NULL;
