@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 
+enum { YIELD = 64 /* empty turns */ };
 enum { SPIN = 50000, SHORTEST_NAP = 10000, LONGEST_NAP = 500000, NAP_BESIDE_POLLERS = 50000 }; /* ns */
 
 static bool running;
@@ -40,8 +41,9 @@ static bool turn(void)
 /* Does a turn in the calling thread, unless another thread is at it; true if there was something to do. */
 bool sim_lend(void)
 {
+	static uint32_t idle;
 	uint64_t start;
-	bool busy;
+	bool busy, yields;
 
 	if (!sim_trylock())
 		return false;
@@ -49,8 +51,12 @@ bool sim_lend(void)
 	busy = turn();
 	if (timed)
 		spent += sim_now() - start - clock_takes;
+	idle = busy ? 0 : idle + 1;
+	yields = sim_in_fabric() && idle % YIELD == YIELD - 1;
 	__atomic_add_fetch(&lent, 1, __ATOMIC_RELAXED);
 	sim_unlock();
+	if (yields) /* to the process that this one waits for, if CPUs are few */
+		sched_yield();
 	return busy;
 }
 

@@ -255,6 +255,8 @@ void sim_fabric_forget(void)
 	file = -1;
 }
 
+bool sim_in_fabric(void) { return sim_fabric; }
+
 /* Tells whether a descriptor is what keeps this process in the fabric, which a program that closes all must not close. */
 bool sim_fabric_file(int fd) { return sim_fabric && fd == file; }
 

@@ -199,6 +199,7 @@ enum sim_entry { SIM_IN, SIM_BUSY, SIM_GONE };
 
 bool sim_fabric_join(const char *name);
 void sim_fabric_forget(void);
+bool sim_in_fabric(void);
 bool sim_fabric_file(int fd);
 bool sim_alive(int slot);
 struct sim_node *sim_node_of(int slot);
