@@ -80,14 +80,14 @@ simulated-preloaded: build/simhca.so
 	! LD_PRELOAD=build/simhca.so ibv_devices 2>&1 | grep -q 'mlx5_0\|efa_0'
 	! SIMHCA=mlx5 LD_PRELOAD=build/simhca.so sh -c 'SIMHCA= exec env' | grep SYSFS_PATH
 
-# Processes of one fabric: one program that stops and kills others, and perftest, of which the
-# name of the fabric keeps runs apart. SANITIZE has options of gcc.
-FABRIC = mlx5@test-$$$$
+# Processes of one fabric: a program that stops and kills its peers, and perftest. With SANITIZE,
+# options of gcc, the devices are linked into the program, and perftest does not run.
 simulated-fabric: build/simhca.so
 	@mkdir -p build/simulated
-	gcc -D_GNU_SOURCE -O2 -g -Wall -o build/simulated/fabric cgo/simhca/testdata/fabric.c -libverbs
-	SIMHCA=$(FABRIC) LD_PRELOAD=build/simhca.so timeout 100 build/simulated/fabric
-	sh cgo/simhca/testdata/perftest.sh
+	gcc -D_GNU_SOURCE -O2 -g -Wall -fno-strict-aliasing $(SANITIZE) -o build/simulated/fabric cgo/simhca/testdata/fabric.c \
+		$(if $(SANITIZE),-rdynamic $(wildcard cgo/simhca/*.c)) -libverbs -ldl -lpthread
+	SIMHCA=mlx5@test $(if $(SANITIZE),ASAN_OPTIONS=detect_leaks=0,LD_PRELOAD=build/simhca.so) timeout 100 build/simulated/fabric
+	$(if $(SANITIZE),,sh cgo/simhca/testdata/perftest.sh)
 
 # Clients and suites of memcached against the gateway (ci/compat). They are downloaded, so this is
 # no part of test.

@@ -2,10 +2,10 @@
 # Debian's unchanged perftest between two processes, with each operation of RC and with UD; and a
 # server that is killed while its client reads.
 set -u
-export SIMHCA="mlx5@perftest-$$"
+export SIMHCA=mlx5@test
 preload=$PWD/build/simhca.so
 logs=$(mktemp -d)
-trap 'rm -rf "$logs" "/dev/shm/simhca-fabric-$(id -u)/perftest-$$"' EXIT
+trap 'rm -rf "$logs"' EXIT
 port=$((20000 + $$ % 10000))
 
 # start PROGRAM OPTIONS... starts a server and waits until it listens.
