@@ -16,7 +16,7 @@ DEVICE  := $(or $(RDMA_DEVICE),$(firstword $(notdir $(wildcard /sys/class/infini
 PACKAGES := gcc libc6-dev libibverbs-dev librdmacm-dev ibverbs-providers rdma-core rdmacm-utils ibverbs-utils perftest iproute2 kmod \
 	ca-certificates memcached $(if $(DEVICE),,qemu-system-x86 xz-utils)
 
-.PHONY: all setup lint unit simhca simulated simulated-newer simulated-preloaded sanitized headers device test compat mutate torture soak demo bench lab clean
+.PHONY: all setup lint unit simhca simulated simulated-newer simulated-preloaded simulated-fabric sanitized headers device test compat mutate torture soak demo bench lab clean
 
 all: $(LAB)
 	$(GO) build ./...
@@ -79,6 +79,15 @@ simulated-preloaded: build/simhca.so
 	SIMHCA=mlx5,efa LD_PRELOAD=build/simhca.so ibv_devinfo | grep -c 'hca_id:.*\(mlx5_0\|efa_0\)' | grep -qx 2
 	! LD_PRELOAD=build/simhca.so ibv_devices 2>&1 | grep -q 'mlx5_0\|efa_0'
 	! SIMHCA=mlx5 LD_PRELOAD=build/simhca.so sh -c 'SIMHCA= exec env' | grep SYSFS_PATH
+
+# Processes of one fabric: a program that stops and kills its peers, and perftest. With SANITIZE,
+# options of gcc, the devices are linked into the program, and perftest does not run.
+simulated-fabric: build/simhca.so
+	@mkdir -p build/simulated
+	gcc -D_GNU_SOURCE -O2 -g -Wall -fno-strict-aliasing $(SANITIZE) -o build/simulated/fabric cgo/simhca/testdata/fabric.c \
+		$(if $(SANITIZE),-rdynamic $(wildcard cgo/simhca/*.c)) -libverbs -ldl -lpthread
+	SIMHCA=mlx5@test $(if $(SANITIZE),ASAN_OPTIONS=detect_leaks=0,LD_PRELOAD=build/simhca.so) timeout 100 build/simulated/fabric
+	$(if $(SANITIZE),,sh cgo/simhca/testdata/perftest.sh)
 
 # Clients and suites of memcached against the gateway (ci/compat). They are downloaded, so this is
 # no part of test.

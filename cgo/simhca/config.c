@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-struct sim_device sim_devices[SIM_DEVICES];
-int sim_ndevices;
 int sim_tracing;
 
 void sim_print(const char *format, ...)
@@ -30,29 +28,46 @@ uint64_t sim_now(void)
 	return t.tv_sec * 1000000000ull + t.tv_nsec;
 }
 
+/* All devices of a process are in one fabric, or in none. */
+static bool in_fabric(const char *name)
+{
+	static char all[80];
+
+	if (sim_self->ndevices) {
+		if (!strcmp(all, name ? name : ""))
+			return true;
+		sim_print("devices in different fabrics");
+		abort();
+	}
+	snprintf(all, sizeof(all), "%s", name ? name : "");
+	return !name || sim_fabric_join(name);
+}
+
 static bool add_device(char *spec)
 {
 	static const struct sim_model *const models[] = { &sim_mlx5, &sim_efa };
-	struct sim_device *d = &sim_devices[sim_ndevices];
+	struct sim_device *d = &sim_self->devices[sim_self->ndevices];
 	char *rest, *word = strtok_r(spec, ":", &rest);
 	int same = 0;
 
-	if (!word || sim_ndevices == SIM_DEVICES)
+	if (!word || sim_self->ndevices == SIM_DEVICES)
 		return false;
 	for (size_t i = 0; i < sizeof(models) / sizeof(*models); i++)
 		if (!strcmp(models[i]->name, word))
 			d->model = models[i];
 	if (!d->model)
 		return false;
-	for (int i = 0; i < sim_ndevices; i++)
-		same += sim_devices[i].model == d->model;
-	d->number = sim_ndevices;
+	for (int i = 0; i < sim_self->ndevices; i++)
+		same += sim_self->devices[i].model == d->model;
+	d->node = sim_self;
+	d->number = sim_self->ndevices;
+	d->id = sim_self->slot * SIM_DEVICES + d->number;
 	snprintf(d->name, sizeof(d->name), "%s_%d", d->model->name, same);
 	while ((word = strtok_r(NULL, ":", &rest)))
 		if (!d->model->option(d, word))
 			return false;
 	d->model->init(d);
-	sim_ndevices++;
+	sim_self->ndevices++;
 	return true;
 }
 
@@ -60,17 +75,22 @@ static bool add_device(char *spec)
 bool sim_configure(void)
 {
 	const char *list = getenv("SIMHCA"), *trace = getenv("SIMHCA_TRACE");
-	char copy[256], *rest, *spec;
+	char copy[256], *rest, *spec, *fabric;
 
 	if (!list || !*list)
 		return false;
 	sim_tracing = trace ? atoi(trace) : 0;
 	snprintf(copy, sizeof(copy), "%s", list);
 	for (spec = strtok_r(copy, " ,", &rest); spec; spec = strtok_r(NULL, " ,", &rest)) {
-		if (!add_device(spec)) {
+		fabric = strchr(spec, '@');
+		if (fabric)
+			*fabric++ = 0;
+		if (!in_fabric(fabric))
+			return false;
+		if (!add_device(spec) || (fabric && !sim_self->devices[sim_self->ndevices - 1].model->arrive)) {
 			sim_print("no such device or option in SIMHCA=%s", list);
 			abort();
 		}
 	}
-	return sim_ndevices > 0;
+	return sim_self->ndevices > 0;
 }

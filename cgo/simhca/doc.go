@@ -1,5 +1,5 @@
 // Package simhca simulates RDMA devices below Debian's unchanged libibverbs,
-// libmlx5 and libefa, in the process that uses them: mlx5 with RC, UC, UD, DCI
+// libmlx5 and libefa, in the processes that use them: mlx5 with RC, UC, UD, DCI
 // and DCT, and EFA with SRD. It is for tests of code for devices that are not
 // at hand.
 //
@@ -15,6 +15,8 @@
 //	SIMHCA=mlx5:ib         an InfiniBand port: LIDs, and no GRH where none is asked for
 //	SIMHCA=mlx5:latereads  READs are executed late, behind WRITEs and atomics without a fence
 //	SIMHCA=mlx5:torn       READs and WRITEs move one cache line at a time
+//	SIMHCA=mlx5@NAME       mlx5_0 of this process, which reaches the devices of all processes
+//	                       of the user that name the same fabric
 //	SIMHCA=efa             efa_0, requests are executed in order
 //	SIMHCA=efa:reverse     in the reverse order; efa:random in any
 //	SIMHCA=efa:nowrite     without RDMA WRITE, as the first generation

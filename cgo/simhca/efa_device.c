@@ -160,7 +160,7 @@ static int alloc_pd(struct sim_ctx *c, struct sim_io *io)
 struct ef_ah *ef_ah_to(struct sim_obj *pd, const uint8_t gid[16])
 {
 	for (uint32_t i = 1; i < SIM_OBJECTS; i++) {
-		struct ef_ah *a = sim_any(i, SIM_AH);
+		struct ef_ah *a = sim_any(sim_self, i, SIM_AH);
 
 		if (a && a->o.pd == pd && !memcmp(a->gid, gid, 16))
 			return a;
@@ -173,7 +173,7 @@ struct ef_ah *ef_ah_of(struct sim_obj *pd, uint16_t number)
 	struct ef_ah *a;
 
 	for (uint32_t i = 1; i < SIM_OBJECTS; i++)
-		if ((a = sim_any(i, SIM_AH)) && a->o.pd == pd && a->o.ctx->dev->model == &sim_efa && a->number == number)
+		if ((a = sim_any(sim_self, i, SIM_AH)) && a->o.pd == pd && a->o.ctx->dev->model == &sim_efa && a->number == number)
 			return a;
 	return NULL;
 }
@@ -205,9 +205,9 @@ static int create_ah(struct sim_ctx *c, struct sim_io *io)
 
 struct sim_device *ef_device_at(struct sim_device *from, const uint8_t gid[16])
 {
-	for (int i = 0; i < sim_ndevices; i++)
-		if (sim_devices[i].model == &sim_efa && !sim_devices[i].removed && !from->removed && !memcmp(sim_devices[i].gids[0].raw, gid, 16))
-			return &sim_devices[i];
+	for (int i = 0; i < sim_self->ndevices; i++)
+		if (sim_self->devices[i].model == &sim_efa && !sim_self->devices[i].removed && !from->removed && !memcmp(sim_self->devices[i].gids[0].raw, gid, 16))
+			return &sim_self->devices[i];
 	return NULL;
 }
 

@@ -13,8 +13,8 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <time.h>
 
+enum { YIELD = 64 /* empty turns */ };
 enum { SPIN = 50000, SHORTEST_NAP = 10000, LONGEST_NAP = 500000, NAP_BESIDE_POLLERS = 50000 }; /* ns */
 
 static bool running;
@@ -25,11 +25,11 @@ static uint64_t clock_takes;
 
 static bool turn(void)
 {
-	bool busy = false;
+	bool busy = sim_receive();
 
-	for (int i = 0; i < sim_ndevices; i++)
-		if (sim_devices[i].model->tick)
-			sim_devices[i].model->tick();
+	for (int i = 0; i < sim_self->ndevices; i++)
+		if (sim_self->devices[i].model->tick)
+			sim_self->devices[i].model->tick();
 	for (struct sim_obj *o = sim_working, *next; o; o = next) {
 		next = o->next;
 		if (!o->ctx->dev->removed)
@@ -41,8 +41,9 @@ static bool turn(void)
 /* Does a turn in the calling thread, unless another thread is at it; true if there was something to do. */
 bool sim_lend(void)
 {
+	static uint32_t idle;
 	uint64_t start;
-	bool busy;
+	bool busy, yields;
 
 	if (!sim_trylock())
 		return false;
@@ -50,8 +51,12 @@ bool sim_lend(void)
 	busy = turn();
 	if (timed)
 		spent += sim_now() - start - clock_takes;
+	idle = busy ? 0 : idle + 1;
+	yields = sim_in_fabric() && idle % YIELD == YIELD - 1;
 	__atomic_add_fetch(&lent, 1, __ATOMIC_RELAXED);
 	sim_unlock();
+	if (yields) /* to the process that this one waits for, if CPUs are few */
+		sched_yield();
 	return busy;
 }
 
@@ -70,8 +75,6 @@ uint64_t simhca_time(int on)
 	sim_unlock();
 	return was;
 }
-
-static void sleep_for(uint64_t ns) { nanosleep(&(struct timespec){ .tv_nsec = ns }, NULL); }
 
 static void *engine(void *unused)
 {
@@ -92,11 +95,11 @@ static void *engine(void *unused)
 		nap = (now - idle) / 16;
 		nap = nap < SHORTEST_NAP ? SHORTEST_NAP : nap > LONGEST_NAP ? LONGEST_NAP : nap;
 		if (turns != before)
-			sleep_for(NAP_BESIDE_POLLERS);
+			sim_nap(NAP_BESIDE_POLLERS);
 		else if (now - idle < SPIN)
 			sched_yield();
 		else
-			sleep_for(nap);
+			sim_nap(nap);
 		before = turns;
 	}
 	return NULL;

@@ -17,9 +17,9 @@ static struct fault *faults;
 
 static struct sim_device *device_of(const char *name)
 {
-	for (int i = 0; i < sim_ndevices; i++)
-		if (!strcmp(sim_devices[i].name, name) && !sim_devices[i].removed)
-			return &sim_devices[i];
+	for (int i = 0; i < sim_self->ndevices; i++)
+		if (!strcmp(sim_self->devices[i].name, name) && !sim_self->devices[i].removed)
+			return &sim_self->devices[i];
 	return NULL;
 }
 

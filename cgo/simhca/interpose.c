@@ -46,6 +46,7 @@ void sim_resolve(void)
 static void forked(void)
 {
 	sim_engine_forget();
+	sim_fabric_forget();
 	sim_objects_forget();
 	owner = getpid();
 	sim_unlock();
@@ -72,7 +73,7 @@ static int node(const char *path)
 
 	if (!active || !path || sscanf(path, "/dev/infiniband/uverbs%d%n", &n, &end) != 1 || path[end])
 		return -1;
-	return n >= 0 && n < sim_ndevices ? n : -1;
+	return n >= 0 && n < sim_self->ndevices ? n : -1;
 }
 
 int open(const char *path, int flags, ...)
@@ -129,6 +130,8 @@ int socket(int family, int type, int protocol)
 int close(int fd)
 {
 	sim_resolve();
+	if (sim_fabric_file(fd))
+		return 0;
 	if (active && getpid() == owner) {
 		sim_lock();
 		sim_close(fd);
@@ -193,8 +196,11 @@ int ioctl(int fd, unsigned long request, ...)
 		return sim_real.ioctl(fd, request, arg);
 	sim_lock();
 	c = sim_ctx_of(fd);
-	if (c)
+	if (c) {
+		sim_change();
 		err = sim_ioctl(c, arg);
+		sim_changed();
+	}
 	sim_unlock();
 	if (!c)
 		return sim_real.ioctl(fd, request, arg);

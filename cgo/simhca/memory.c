@@ -52,12 +52,12 @@ static int pin(uint64_t start, uint64_t length, uint32_t access)
 	return sim_refuse(EFAULT, "%llu bytes at %#llx are no memory for rights %#x", (unsigned long long)length, (unsigned long long)start, access);
 }
 
-/* Only 24 bits of a key reach EFA's descriptors; the lower 8 change. */
+/* The lower 8 bits of a key change. Only 24 bits reach EFA's descriptors, and the others are 0 without a fabric. */
 static void new_keys(struct sim_mr *m)
 {
 	static uint8_t variant;
 
-	m->lkey = m->rkey = m->o.handle << 8 | ++variant;
+	m->lkey = m->rkey = sim_key(&m->o, ++variant);
 	if (m->o.ctx->dev->model == &sim_efa)
 		m->rkey |= 1u << 31;
 }
@@ -132,7 +132,7 @@ int sim_rereg_mr(struct sim_ctx *c, struct sim_io *io, uint32_t may)
 /* Where in this process a range lies that a key covers, or NULL. */
 uint8_t *sim_memory(struct sim_obj *pd, uint32_t key, bool remote, uint64_t addr, uint64_t len, uint32_t access)
 {
-	struct sim_mr *m = sim_any(key >> 8 & (SIM_OBJECTS - 1), SIM_MR);
+	struct sim_mr *m = sim_any(pd->ctx->dev->node, key >> 8 & (SIM_OBJECTS - 1), SIM_MR);
 	const char *why = NULL;
 
 	if (!m || (remote ? m->rkey : m->lkey) != key)
@@ -154,7 +154,7 @@ uint8_t *sim_memory(struct sim_obj *pd, uint32_t key, bool remote, uint64_t addr
 }
 
 /* Copies as much as both lists hold. */
-void sim_copy(struct sim_piece *to, int nto, struct sim_piece *from, int nfrom)
+void sim_copy(struct sim_piece *to, int nto, const struct sim_piece *from, int nfrom)
 {
 	uint64_t a = 0, b = 0;
 

@@ -8,7 +8,7 @@
 
 enum {
 	MX_IPV4 = 1, MX_LATE_READS = 2, MX_TORN = 4, /* options */
-	MX_QPN0 = 0x1000,               /* the number of a queue pair is this and its handle */
+	MX_QPN0 = 0x1000,               /* with the slot of its process in the upper bits, and with its handle, the number of a queue pair */
 	MX_MAX_ENTRIES = 1 << 15, MX_MAX_CQE = 1 << 22, MX_MAX_SGE = 30, MX_MAX_READS = 16,
 	MX_ENTRY = 64, MX_SEGMENT = 16, MX_MAX_ENTRY = 1024,
 	MX_VECTORS = 4, MX_STREAMS_LOG = 3, MX_STREAMS = 1 << MX_STREAMS_LOG,
@@ -53,6 +53,9 @@ struct mx_pending {
 	uint64_t until; /* it does nothing before that time, or 0 */
 	uint16_t steps; /* parts of its data that were moved */
 	uint16_t first; /* which of them was */
+	struct sim_message *message; /* that was sent for it, or NULL */
+	uint64_t serial; /* of it */
+	int receiver;
 };
 
 struct mx_qp {
@@ -71,6 +74,7 @@ struct mx_qp {
 	uint64_t dc_key;
 	uint32_t send_psn, recv_psn;
 	bool last_receive_told, drain_told;
+	uint32_t failed; /* by a request of another process: the event, or 0 */
 	struct ib_uverbs_create_qp made;
 	struct ib_uverbs_modify_qp attr;
 	uint8_t streams, bad_streams; /* how many go on at once, and how many in error are too many */
@@ -106,8 +110,17 @@ struct mx_recv {
 	bool protection;
 };
 
-/* How a request ended: MX_DONE, MX_WAIT, or a syndrome, perhaps from the other side. */
-enum { MX_DONE = 0, MX_WAIT = 0x100, MX_REMOTE = 0x200 };
+/* A datagram on its way. */
+struct mx_datagram {
+	struct mlx5_cqe64 e;
+	uint32_t qpn, qkey, npieces;
+	uint64_t bytes; /* with the route header */
+	bool imm;
+	struct sim_piece pieces[MX_MAX_ENTRY / MX_SEGMENT + 1];
+};
+
+/* How a request ended: MX_DONE, MX_WAIT, MX_LOST without an answer, MX_NOT_READY without a receive, or a syndrome, perhaps from the other side. */
+enum { MX_DONE = 0, MX_WAIT = 0x100, MX_REMOTE = 0x200, MX_LOST = 0x400, MX_NOT_READY = 0x800 };
 
 /* mlx5_device.c, mlx5_ioctl.c */
 int mx_get_context(struct sim_ctx *, struct sim_io *);
@@ -117,6 +130,7 @@ int mx_create_ah(struct sim_ctx *, struct sim_io *);
 int mx_check_path(struct sim_ctx *, const uint8_t *dgid, bool global, uint8_t sgid_index, uint8_t port);
 int mx_ioctl(struct sim_ctx *, struct ib_uverbs_ioctl_hdr *);
 void *mx_map(struct sim_ctx *, void *addr, size_t len, int prot, int flags, off_t off);
+int mx_slot_at(struct sim_device *from, const uint8_t gid[16], uint16_t lid);
 struct sim_device *mx_device_at(struct sim_device *from, const uint8_t gid[16], bool global, uint16_t lid);
 
 /* mlx5_create.c, mlx5_modify.c */
@@ -148,18 +162,30 @@ bool mx_take(struct mx_qp *, struct mx_recv *);
 void mx_flush_receives(struct mx_qp *);
 
 /* mlx5_send.c, mlx5_datagram.c, mlx5_atomic.c */
+struct mx_qp *mx_connected(struct mx_qp *);
+int mx_conclude(struct mx_qp *, struct mx_qp *to, const struct mx_wqe *, int status);
+int mx_accept(struct sim_node *from, uint32_t qpn, uint16_t lid, struct mx_qp *to, struct mx_wqe *);
 bool mx_would_work(struct mx_qp *, struct mx_wqe *);
 int mx_execute(struct mx_qp *, struct mx_wqe *, struct mx_pending *);
-int mx_send_datagram(struct mx_qp *, struct mx_wqe *);
-int mx_atomic(struct mx_wqe *, uint8_t *word);
+int mx_send_datagram(struct mx_qp *, struct mx_wqe *, struct mx_pending *);
+void mx_receive_datagram(struct sim_device *, const struct mx_datagram *);
+int mx_atomic(struct mx_wqe *, struct sim_node *far, uint8_t *word);
 unsigned mx_atomic_size(const struct mx_wqe *);
+
+/* mlx5_remote.c */
+int mx_send_message(struct mx_qp *, struct mx_qp *to, struct mx_wqe *, struct mx_pending *);
+int mx_answer(struct mx_pending *, unsigned *rnr_timer);
+bool mx_recall(struct mx_pending *);
+void mx_recall_all(struct mx_qp *);
+int mx_post_datagram(struct mx_qp *, struct sim_device *to, const struct mx_datagram *, struct mx_pending *);
+void mx_arrive(struct sim_node *from, struct sim_message *);
 
 /* mlx5_window.c */
 int mx_alloc_window(struct sim_ctx *, struct sim_io *);
 int mx_umr(struct mx_qp *, const struct mx_wqe *);
 uint8_t *mx_remote_memory(struct mx_qp *, uint32_t key, uint64_t addr, uint64_t len, uint32_t access);
 bool mx_may_invalidate(struct mx_qp *, uint32_t key);
-void mx_invalidate(uint32_t key);
+void mx_invalidate(struct mx_qp *, uint32_t key);
 
 /* mlx5_qp.c */
 struct mx_qp *mx_qp_of(struct sim_device *, uint32_t qpn);
@@ -173,8 +199,9 @@ bool mx_qp_work(struct mx_qp *);
 /* mlx5_order.c */
 void mx_overtake(struct mx_qp *, int i);
 bool mx_pauses(struct mx_qp *, const struct mx_wqe *, struct mx_pending *);
-bool mx_move(struct mx_qp *, struct mx_wqe *, struct mx_pending *, uint8_t *at);
+int mx_move(struct mx_qp *, struct mx_wqe *, struct mx_pending *, struct sim_node *far, uint8_t *at);
 
+static inline uint32_t mx_qpn0(const struct sim_device *d) { return (uint32_t)d->node->slot << 16 | MX_QPN0; }
 static inline bool mx_is_send(uint8_t op) { return op == MLX5_OPCODE_SEND || op == MLX5_OPCODE_SEND_IMM || op == MLX5_OPCODE_SEND_INVAL; }
 static inline bool mx_is_write(uint8_t op) { return op == MLX5_OPCODE_RDMA_WRITE || op == MLX5_OPCODE_RDMA_WRITE_IMM; }
 static inline bool mx_is_atomic(uint8_t op)

@@ -61,7 +61,7 @@ static uint64_t result(const struct mx_wqe *w, uint64_t old)
 }
 
 /* Does it to a word of the responder's, and the old value to the requester's memory: 4 bytes big endian, 8 as the host has them. */
-int mx_atomic(struct mx_wqe *w, uint8_t *word)
+static void here(struct mx_wqe *w, uint8_t *word)
 {
 	struct sim_piece from;
 	uint32_t big;
@@ -81,5 +81,44 @@ int mx_atomic(struct mx_wqe *w, uint8_t *word)
 		from = (struct sim_piece){ (uint8_t *)&old, 8 };
 	}
 	sim_copy(w->pieces, w->npieces, &from, 1);
+}
+
+/* In the memory of another process: an atomic among those that hold the word. */
+static int there(struct mx_wqe *w, struct sim_node *far, uint8_t *word)
+{
+	unsigned size = mx_atomic_size(w);
+	uint64_t old = 0, new;
+	uint32_t big;
+	struct sim_piece at = { word, size }, mine = { (uint8_t *)&old, size };
+	int err = sim_transfer(far, false, &mine, 1, &at, 1);
+
+	if (!err) {
+		new = result(w, old); /* both processors are of one byte order, little endian for the words of 4 bytes */
+		mine.at = (uint8_t *)&new;
+		if (memcmp(&new, &old, size))
+			err = sim_transfer(far, true, &mine, 1, &at, 1);
+	}
+	if (err)
+		return err == ESRCH ? MX_LOST : MX_REMOTE | MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR;
+	mine.at = (uint8_t *)&old;
+	if (size == 4) {
+		big = htobe32((uint32_t)old);
+		mine.at = (uint8_t *)&big;
+	}
+	sim_copy(w->pieces, w->npieces, &mine, 1);
 	return MX_DONE;
+}
+
+int mx_atomic(struct mx_wqe *w, struct sim_node *far, uint8_t *word)
+{
+	int status = MX_DONE;
+
+	if (!sim_hold_word(far, word))
+		return MX_WAIT;
+	if (far == sim_self)
+		here(w, word);
+	else
+		status = there(w, far, word);
+	sim_release_word(far, word);
+	return status;
 }

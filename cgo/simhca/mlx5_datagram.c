@@ -55,53 +55,67 @@ static void header(uint8_t h[GRH], const struct sim_gid *from, const uint8_t to[
 }
 
 /* Whatever is wrong at the other end, the sender does not hear of it. */
-int mx_send_datagram(struct mx_qp *q, struct mx_wqe *w)
+int mx_send_datagram(struct mx_qp *q, struct mx_wqe *w, struct mx_pending *p)
 {
 	struct sim_device *from = q->o.ctx->dev, *d;
 	bool global = !from->ib || be32toh(w->av.grh_gid_fl) >> 30 & 1;
 	uint32_t key = be32toh(w->av.key.qkey.qkey), index = be32toh(w->av.grh_gid_fl) >> 20 & 0xff;
 	bool imm = w->opcode == MLX5_OPCODE_SEND_IMM;
-	struct sim_piece all[MX_MAX_ENTRY / MX_SEGMENT + 1];
-	struct mlx5_cqe64 e = {};
-	struct mx_recv r;
+	struct mx_datagram m = { .qpn = be32toh(w->av.dqp_dct) & 0xffffff, .imm = imm, .bytes = w->bytes + GRH, .npieces = w->npieces + 1,
+		.qkey = key & 0x80000000 ? q->attr.qkey : key };
+	enum sim_entry entry;
 	uint8_t grh[GRH];
-	struct mx_qp *t;
+	int status = MX_DONE;
 
 	if (w->bytes > 4096)
 		return MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR;
 	if (global && index >= (uint32_t)from->ngids)
 		return MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR;
-	d = mx_device_at(from, w->av.rgid, global, be16toh(w->av.rlid));
-	t = d ? mx_qp_of(d, be32toh(w->av.dqp_dct) & 0xffffff) : NULL;
-	if (!t || t->type != IBV_QPT_UD || t->state < IBV_QPS_RTR || t->state > IBV_QPS_SQE)
-		return MX_DONE;
-	if (t->attr.qkey != (key & 0x80000000 ? q->attr.qkey : key)) {
-		sim_trace(1, "a datagram for queue pair %#x with another Q_Key is dropped", t->qpn);
-		return MX_DONE;
-	}
-	if (!mx_take(t, &r)) {
-		sim_trace(1, "a datagram for queue pair %#x is dropped: no receive", t->qpn);
-		return MX_DONE;
-	}
 	if (global)
 		header(grh, &from->gids[index], w->av.rgid, w->bytes, &w->av);
 	else
 		memset(grh, 0xee, sizeof(grh)); /* undefined */
-	e.byte_cnt = htobe32(w->bytes + GRH);
-	e.flags_rqpn = htobe32((uint32_t)global << 28 | (uint32_t)(w->av.stat_rate_sl & 0xf) << 24 | q->qpn);
-	e.slid = htobe16(from->lid);
-	e.ml_path = 0;
-	e.op_own = w->flags & MLX5_WQE_CTRL_SOLICITED;
+	m.e.byte_cnt = htobe32(w->bytes + GRH);
+	m.e.flags_rqpn = htobe32((uint32_t)global << 28 | (uint32_t)(w->av.stat_rate_sl & 0xf) << 24 | q->qpn);
+	m.e.slid = htobe16(from->lid);
+	m.e.op_own = w->flags & MLX5_WQE_CTRL_SOLICITED;
 	if (imm)
-		e.imm_inval_pkey = w->imm;
-	if (r.protection || r.room < w->bytes + GRH) {
+		m.e.imm_inval_pkey = w->imm;
+	m.pieces[0] = (struct sim_piece){ grh, GRH };
+	memcpy(m.pieces + 1, w->pieces, w->npieces * sizeof(*m.pieces));
+	entry = sim_enter(mx_slot_at(from, w->av.rgid, be16toh(w->av.rlid)));
+	if (entry != SIM_IN)
+		return entry == SIM_BUSY ? MX_WAIT : MX_DONE;
+	d = mx_device_at(from, w->av.rgid, global, be16toh(w->av.rlid));
+	if (d && d->node == sim_self)
+		mx_receive_datagram(d, &m);
+	else if (d)
+		status = mx_post_datagram(q, d, &m, p);
+	sim_leave();
+	return status;
+}
+
+void mx_receive_datagram(struct sim_device *d, const struct mx_datagram *m)
+{
+	struct mx_qp *t = mx_qp_of(d, m->qpn);
+	struct mlx5_cqe64 e = m->e;
+	struct mx_recv r;
+
+	if (!t || t->type != IBV_QPT_UD || t->state < IBV_QPS_RTR || t->state > IBV_QPS_SQE)
+		return;
+	if (t->attr.qkey != m->qkey) {
+		sim_trace(1, "a datagram for queue pair %#x with another Q_Key is dropped", t->qpn);
+		return;
+	}
+	if (!mx_take(t, &r)) {
+		sim_trace(1, "a datagram for queue pair %#x is dropped: no receive", t->qpn);
+		return;
+	}
+	if (r.protection || r.room < m->bytes) {
 		mx_receive_done(t, &r, &e, 0, r.protection ? MLX5_CQE_SYNDROME_LOCAL_PROT_ERR : MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR);
 		mx_fail(t, 0);
-		return MX_DONE;
+		return;
 	}
-	all[0] = (struct sim_piece){ grh, GRH };
-	memcpy(all + 1, w->pieces, w->npieces * sizeof(*all));
-	sim_copy(r.pieces, r.npieces, all, w->npieces + 1);
-	mx_receive_done(t, &r, &e, imm ? MLX5_CQE_RESP_SEND_IMM : MLX5_CQE_RESP_SEND, 0);
-	return MX_DONE;
+	sim_copy(r.pieces, r.npieces, m->pieces, m->npieces);
+	mx_receive_done(t, &r, &e, m->imm ? MLX5_CQE_RESP_SEND_IMM : MLX5_CQE_RESP_SEND, 0);
 }

@@ -22,43 +22,58 @@ static bool option(struct sim_device *d, const char *name)
 
 static void init(struct sim_device *d)
 {
-	uint8_t link[16] = { 0xfe, 0x80 }, ip[16] = { 0xfd, 0x00, [15] = d->number + 1 };
+	uint8_t link[16] = { 0xfe, 0x80 }, ip[16] = { 0xfd, 0x00 };
 	static const uint8_t loopback[16] = { [10] = 0xff, 0xff, 127 };
 
 	d->part = 0x101d;
-	d->lid = d->ib ? d->number + 1 : 0;
-	d->guid = 0x0200c0fffe510000ull | d->number;
+	d->lid = d->ib ? d->id + 1 : 0;
+	d->guid = 0x0200c0fffe510000ull | d->id;
 	memcpy(link + 8, &(uint64_t){ htobe64(d->guid) }, 8);
 	d->ngids = d->ib ? 1 : 4;
 	memcpy(d->gids[0].raw, link, 16);
 	if (d->ib)
 		return;
 	memcpy(d->gids[1].raw, link, 16);
-	if (d->options & MX_IPV4) {
+	if (d->options & MX_IPV4)
 		memcpy(ip, loopback, 16);
-		ip[15] = d->number + 1;
-	}
+	ip[14] = (d->id + 1) >> 8;
+	ip[15] = d->id + 1;
 	memcpy(d->gids[2].raw, ip, 16);
 	memcpy(d->gids[3].raw, ip, 16);
 	d->gids[1].v2 = d->gids[3].v2 = true;
 }
 
-/* The device at an address, if the one that asks reaches it. */
+/* The number of the device that could have an address, or -1: addresses are made of it (init). */
+static int address_id(const struct sim_device *from, const uint8_t gid[16], uint16_t lid)
+{
+	int last = gid[14] << 8 | gid[15];
+
+	return from->ib ? lid - 1 : gid[0] == 0xfe ? last : last - 1;
+}
+
+/* The slot of the process that could have an address, or -1. */
+int mx_slot_at(struct sim_device *from, const uint8_t gid[16], uint16_t lid)
+{
+	int id = address_id(from, gid, lid);
+
+	return id < 0 ? -1 : id / SIM_DEVICES;
+}
+
+/* The device at an address, if the one that asks reaches it. In a process that is not this one: between sim_enter and sim_leave. */
 struct sim_device *mx_device_at(struct sim_device *from, const uint8_t gid[16], bool global, uint16_t lid)
 {
-	for (int i = 0; i < sim_ndevices; i++) {
-		struct sim_device *d = &sim_devices[i];
+	int id = address_id(from, gid, lid);
+	struct sim_node *n = sim_node_of(id < 0 ? -1 : id / SIM_DEVICES);
+	struct sim_device *d = n && id % SIM_DEVICES < n->ndevices ? &n->devices[id % SIM_DEVICES] : NULL;
 
-		if (d->model != &sim_mlx5 || d->ib != from->ib || d->removed || from->removed)
-			continue;
-		if (d->ib && d->lid != lid)
-			continue;
-		if (!global && d->ib)
+	/* In a fabric all devices are of this model; models of other processes lie elsewhere. */
+	if (!d || (n == sim_self && d->model != &sim_mlx5) || d->ib != from->ib || d->removed || from->removed || (d->ib && d->lid != lid))
+		return NULL;
+	if (!global && d->ib)
+		return d;
+	for (int k = 0; global && k < d->ngids; k++)
+		if (!memcmp(d->gids[k].raw, gid, 16))
 			return d;
-		for (int k = 0; global && k < d->ngids; k++)
-			if (!memcmp(d->gids[k].raw, gid, 16))
-				return d;
-	}
 	return NULL;
 }
 
@@ -224,11 +239,12 @@ static void release(struct sim_obj *o)
 		q->rcq->o.refs--;
 		if (q->srq)
 			q->srq->o.refs--;
+		mx_recall_all(q);
 		sim_fault_end(o, q->qpn);
 	}
 }
 
 const struct sim_model sim_mlx5 = {
 	.name = "mlx5", .option = option, .init = init, .command = command, .ioctl = mx_ioctl, .map = mx_map, .work = work, .tick = mx_tick,
-	.find_qp = mx_find_qp, .fail_qp = mx_fail_qp, .release = release,
+	.arrive = mx_arrive, .find_qp = mx_find_qp, .fail_qp = mx_fail_qp, .release = release,
 };

@@ -100,6 +100,8 @@ static void set(struct mx_qp *q, const struct ib_uverbs_modify_qp *a)
 static void reset(struct mx_qp *q)
 {
 	q->sq_next = q->rq_next = 0;
+	mx_recall_all(q);
+	q->failed = 0;
 	q->npending = 0;
 	q->nin_error = 0;
 	q->last_receive_told = false;

@@ -74,7 +74,7 @@ bool mx_pauses(struct mx_qp *q, const struct mx_wqe *w, struct mx_pending *p)
 {
 	uint32_t options = q->o.ctx->dev->options;
 
-	if (p->early || !(options & (MX_LATE_READS | MX_TORN)))
+	if (p->early || p->message || !(options & (MX_LATE_READS | MX_TORN)))
 		return false;
 	if (!p->until)
 		p->until = pause_from(sim_now(), w->opcode == MLX5_OPCODE_RDMA_READ && options & MX_LATE_READS ? 8 : 32);
@@ -98,37 +98,37 @@ static int cut(const struct sim_piece *all, int n, uint64_t from, uint64_t len, 
 	return m;
 }
 
-static void copy(struct mx_wqe *w, uint8_t *at, uint64_t from, uint64_t len)
+static int copy(struct sim_node *far, struct mx_wqe *w, uint8_t *at, uint64_t from, uint64_t len)
 {
 	struct sim_piece here[MX_MAX_ENTRY / MX_SEGMENT], there = { at + from, len };
 	int n = cut(w->pieces, w->npieces, from, len, here);
 
-	if (w->opcode == MLX5_OPCODE_RDMA_READ)
-		sim_copy(here, n, &there, 1);
-	else
-		sim_copy(&there, 1, here, n);
+	switch (sim_transfer(far, w->opcode != MLX5_OPCODE_RDMA_READ, here, n, &there, 1)) {
+	case 0: return MX_DONE;
+	case ESRCH: return MX_LOST;
+	}
+	return MX_REMOTE | MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR;
 }
 
 /*
  * Moves the data of a READ or a WRITE, or one part of it, which are as the lines of the
- * responder's memory are; true: that was all. The parts go round from any of them, up or
- * down.
+ * responder's memory are; MX_WAIT: there is more. The parts go round from any of them, up
+ * or down.
  */
-bool mx_move(struct mx_qp *q, struct mx_wqe *w, struct mx_pending *p, uint8_t *at)
+int mx_move(struct mx_qp *q, struct mx_wqe *w, struct mx_pending *p, struct sim_node *far, uint8_t *at)
 {
 	uint64_t skew = w->raddr % LINE, lines = (skew + w->bytes + LINE - 1) / LINE, each, from, to;
 	uint32_t steps, i;
+	int status;
 
 	if (!w->bytes)
-		return true;
-	if (!(q->o.ctx->dev->options & MX_TORN)) {
-		copy(w, at, 0, w->bytes);
-		return true;
-	}
+		return MX_DONE;
+	if (!(q->o.ctx->dev->options & MX_TORN))
+		return copy(far, w, at, 0, w->bytes);
 	each = (lines + MAX_STEPS - 1) / MAX_STEPS;
 	steps = (lines + each - 1) / each;
 	if (p->steps == steps)
-		return true; /* it waits for a receive */
+		return MX_DONE; /* it waits for a receive */
 	if (!p->steps)
 		p->first = dice();
 	i = (p->first >> 1) + (p->first & 1 ? p->steps : steps - p->steps);
@@ -136,9 +136,9 @@ bool mx_move(struct mx_qp *q, struct mx_wqe *w, struct mx_pending *p, uint8_t *a
 	from = i * each * LINE;
 	from = from < skew ? 0 : from - skew;
 	to = (i + 1) * each * LINE - skew;
-	copy(w, at, from, (to < w->bytes ? to : w->bytes) - from);
-	if (++p->steps == steps)
-		return true;
+	status = copy(far, w, at, from, (to < w->bytes ? to : w->bytes) - from);
+	if (status || ++p->steps == steps)
+		return status;
 	p->until = pause_from(sim_now(), 32);
-	return false;
+	return MX_WAIT;
 }

@@ -9,7 +9,7 @@
 
 struct mx_qp *mx_qp_of(struct sim_device *d, uint32_t qpn)
 {
-	struct mx_qp *q = qpn > MX_QPN0 ? sim_any(qpn - MX_QPN0, SIM_QP) : NULL;
+	struct mx_qp *q = sim_any(d->node, qpn - mx_qpn0(d), SIM_QP);
 
 	return q && q->o.ctx->dev == d ? q : NULL;
 }
@@ -128,6 +128,8 @@ static bool turn(struct mx_qp *q, int i)
 
 	mx_load(q, p->at, &w);
 	if (flushes(q, p->stream)) {
+		if (!mx_recall(p))
+			return false;
 		mx_request_done(q, &w, MLX5_CQE_SYNDROME_WR_FLUSH_ERR);
 		return true;
 	}
@@ -159,6 +161,9 @@ bool mx_qp_work(struct mx_qp *q)
 {
 	bool busy = false;
 
+	if (q->failed)
+		mx_fail(q, q->failed);
+	q->failed = 0;
 	if (q->dct || q->state < IBV_QPS_RTS || q->state == IBV_QPS_SQD) {
 		if (q->state == IBV_QPS_ERR)
 			mx_flush_receives(q);

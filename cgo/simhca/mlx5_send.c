@@ -21,11 +21,11 @@ static int silence(struct mx_qp *q, struct mx_pending *p)
 }
 
 /* The responder has no receive: section 9.7.5.2.8, times in units of 10 us. */
-static int not_ready(struct mx_qp *q, struct mx_qp *t, struct mx_pending *p)
+static int not_ready(struct mx_qp *q, unsigned rnr_timer, struct mx_pending *p)
 {
 	static const uint32_t timer[32] = { 65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536,
 		2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152 };
-	uint64_t all = 10000ull * timer[t->attr.min_rnr_timer & 31] * (q->attr.rnr_retry + 1);
+	uint64_t all = 10000ull * timer[rnr_timer & 31] * (q->attr.rnr_retry + 1);
 
 	if (q->type == IBV_QPT_UC)
 		return MX_DONE;
@@ -42,12 +42,12 @@ static struct sim_device *far_end(struct sim_device *from, const struct ib_uverb
 }
 
 /* The queue pair that a connection leads to, if it leads back. */
-static struct mx_qp *connected(struct mx_qp *q)
+struct mx_qp *mx_connected(struct mx_qp *q)
 {
 	struct sim_device *d = far_end(q->o.ctx->dev, &q->attr.dest);
 	struct mx_qp *t = d ? mx_qp_of(d, q->attr.dest_qp_num) : NULL;
 
-	if (!t || t->type != q->type || t->state < IBV_QPS_RTR || t->state > IBV_QPS_SQE || t->attr.dest_qp_num != q->qpn ||
+	if (!t || t->type != q->type || t->state < IBV_QPS_RTR || t->state > IBV_QPS_SQE || t->failed || t->attr.dest_qp_num != q->qpn ||
 	    far_end(d, &t->attr.dest) != q->o.ctx->dev)
 		return NULL;
 	if (q->type == IBV_QPT_RC && t->recv_psn != q->send_psn) {
@@ -100,10 +100,10 @@ static int respond(struct mx_qp *q, struct mx_qp *t, struct mx_wqe *w, uint8_t *
 	return *at ? 0 : MX_REMOTE | MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR;
 }
 
-/* A message to a receive that was taken. */
-static int deliver(struct mx_qp *q, struct mx_qp *t, struct mx_wqe *w, struct mx_recv *r)
+/* A message to a receive that was taken. Its bytes lie in another process, or in this one. */
+static int deliver(struct sim_node *from, uint32_t qpn, uint16_t lid, struct mx_qp *t, struct mx_wqe *w, struct mx_recv *r)
 {
-	struct mlx5_cqe64 e = { .byte_cnt = htobe32(w->bytes), .op_own = w->flags & MLX5_WQE_CTRL_SOLICITED, .slid = htobe16(q->o.ctx->dev->lid) };
+	struct mlx5_cqe64 e = { .byte_cnt = htobe32(w->bytes), .op_own = w->flags & MLX5_WQE_CTRL_SOLICITED, .slid = htobe16(lid) };
 	int opcode = w->opcode == MLX5_OPCODE_SEND ? MLX5_CQE_RESP_SEND : w->opcode == MLX5_OPCODE_SEND_IMM ? MLX5_CQE_RESP_SEND_IMM :
 		w->opcode == MLX5_OPCODE_SEND_INVAL ? MLX5_CQE_RESP_SEND_INV : MLX5_CQE_RESP_WR_IMM;
 
@@ -116,16 +116,37 @@ static int deliver(struct mx_qp *q, struct mx_qp *t, struct mx_wqe *w, struct mx
 			mx_receive_done(t, r, &e, 0, MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR);
 			return MX_REMOTE | MLX5_CQE_SYNDROME_REMOTE_INVAL_REQ_ERR;
 		}
-		sim_copy(r->pieces, r->npieces, w->pieces, w->npieces);
+		if (sim_transfer(from, false, r->pieces, r->npieces, w->pieces, w->npieces)) {
+			mx_receive_done(t, r, &e, 0, MLX5_CQE_SYNDROME_REMOTE_ABORTED_ERR);
+			return MX_REMOTE | MLX5_CQE_SYNDROME_REMOTE_OP_ERR;
+		}
 	}
 	if (opcode != MLX5_CQE_RESP_SEND)
 		e.imm_inval_pkey = w->imm;
 	if (opcode == MLX5_CQE_RESP_SEND_INV)
-		mx_invalidate(be32toh(w->imm));
+		mx_invalidate(t, be32toh(w->imm));
 	if (t->dct)
-		e.flags_rqpn = htobe32(q->qpn);
+		e.flags_rqpn = htobe32(qpn);
 	mx_receive_done(t, r, &e, opcode, 0);
 	return MX_DONE;
+}
+
+/* The responder's part in a message from a queue pair of such a number and LID. */
+int mx_accept(struct sim_node *from, uint32_t qpn, uint16_t lid, struct mx_qp *t, struct mx_wqe *w)
+{
+	bool ends = w->opcode == MLX5_OPCODE_SEND_INVAL;
+	int status = MX_NOT_READY;
+	struct mx_recv r;
+
+	if (ends && !sim_try_change())
+		return MX_WAIT;
+	if (ends && !mx_may_invalidate(t, be32toh(w->imm)))
+		status = MX_REMOTE | MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR;
+	else if (mx_take(t, &r))
+		status = deliver(from, qpn, lid, t, w, &r);
+	if (ends)
+		sim_changed();
+	return status;
 }
 
 /* What the requester finds wrong itself. */
@@ -145,51 +166,105 @@ static int check(struct mx_qp *q, const struct mx_wqe *w)
 	return 0;
 }
 
+/* The slot of the process that a request goes to, or -1. */
+static int destination(struct mx_qp *q, const struct mx_wqe *w)
+{
+	if (q->dci)
+		return mx_slot_at(q->o.ctx->dev, w->av.rgid, be16toh(w->av.rlid));
+	return mx_slot_at(q->o.ctx->dev, q->attr.dest.dgid, q->attr.dest.dlid);
+}
+
 /* Tells whether a WRITE or an atomic would succeed, without doing anything. */
 bool mx_would_work(struct mx_qp *q, struct mx_wqe *w)
 {
-	struct mx_qp *t = q->dci ? target(q, w) : connected(q);
+	struct mx_qp *t;
 	uint8_t *at = NULL;
+	bool would = false;
 
-	return t && !check(q, w) && !(q->dci && t->dc_key != be64toh(w->av.key.dc_key)) && !respond(q, t, w, &at);
+	if (!check(q, w) && sim_enter(destination(q, w)) == SIM_IN) {
+		t = q->dci ? target(q, w) : mx_connected(q);
+		would = t && !(q->dci && t->dc_key != be64toh(w->av.key.dc_key)) && !respond(q, t, w, &at);
+		sim_leave();
+	}
+	return would;
+}
+
+static uint32_t packets(const struct mx_qp *q, const struct mx_wqe *w) { return w->bytes ? (w->bytes + mtu(q) - 1) / mtu(q) : 1; }
+
+/* A request to a queue pair of this process or, if its memory is all that it takes, of another one. */
+static int request(struct mx_qp *q, struct mx_qp *t, struct mx_wqe *w, struct mx_pending *p)
+{
+	struct sim_node *n = t->o.ctx->dev->node;
+	uint8_t *at = NULL;
+	int status = respond(q, t, w, &at);
+
+	if (!status && (w->opcode == MLX5_OPCODE_RDMA_READ || mx_is_write(w->opcode)))
+		status = mx_move(q, w, p, n, at);
+	if (!status && mx_is_atomic(w->opcode))
+		status = mx_atomic(w, n, at);
+	if (!status && (mx_is_send(w->opcode) || w->opcode == MLX5_OPCODE_RDMA_WRITE_IMM))
+		status = n == sim_self ? mx_accept(n, q->qpn, q->o.ctx->dev->lid, t, w) : mx_send_message(q, t, w, p);
+	return status;
+}
+
+/* A responder is in error that has refused a request. Its own process tells its program. */
+static void refuse(struct mx_qp *t, int status)
+{
+	uint32_t event = (status & 0xff) == MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR;
+
+	if (t->o.ctx->dev->node == sim_self)
+		mx_fail(t, event);
+	else
+		t->failed = event;
+}
+
+/* What an executed request does to both queue pairs, and what its requester is told. */
+int mx_conclude(struct mx_qp *q, struct mx_qp *t, const struct mx_wqe *w, int status)
+{
+	if (!status && !q->dci) {
+		q->send_psn = (q->send_psn + packets(q, w)) & 0xffffff;
+		t->recv_psn = q->send_psn;
+	}
+	if (status & MX_REMOTE && !q->dci && q->type != IBV_QPT_UC)
+		refuse(t, status);
+	return status & MX_REMOTE && q->type == IBV_QPT_UC ? MX_DONE : status;
+}
+
+/* A request that has not been answered, or not yet. */
+static int wait(struct mx_qp *q, struct mx_pending *p, int status, unsigned rnr_timer)
+{
+	return status == MX_LOST ? silence(q, p) : status == MX_NOT_READY ? not_ready(q, rnr_timer, p) : status;
 }
 
 int mx_execute(struct mx_qp *q, struct mx_wqe *w, struct mx_pending *p)
 {
-	bool message = mx_is_send(w->opcode) || w->opcode == MLX5_OPCODE_RDMA_WRITE_IMM;
-	uint8_t *at = NULL;
-	uint32_t packets = w->bytes ? (w->bytes + mtu(q) - 1) / mtu(q) : 1;
-	struct mx_recv r;
-	struct mx_qp *t;
 	int status = check(q, w);
+	enum sim_entry entry;
+	unsigned rnr_timer;
+	struct mx_qp *t;
 
+	if (p->message) {
+		status = mx_answer(p, &rnr_timer);
+		return wait(q, p, status, rnr_timer);
+	}
 	if (status || w->opcode == MLX5_OPCODE_NOP)
 		return status;
+	if (p->until && sim_now() < p->until)
+		return MX_WAIT;
 	if (w->opcode == MLX5_OPCODE_UMR)
 		return mx_umr(q, w);
 	if (q->type == IBV_QPT_UD)
-		return mx_send_datagram(q, w);
-	t = q->dci ? target(q, w) : connected(q);
+		return mx_send_datagram(q, w, p);
+	entry = sim_enter(destination(q, w));
+	if (entry != SIM_IN)
+		return entry == SIM_BUSY ? MX_WAIT : silence(q, p);
+	t = q->dci ? target(q, w) : mx_connected(q);
 	if (!t)
-		return silence(q, p);
-	if (q->dci && t->dc_key != be64toh(w->av.key.dc_key))
-		return MX_REMOTE | MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR;
-	status = respond(q, t, w, &at);
-	if (!status && (w->opcode == MLX5_OPCODE_RDMA_READ || mx_is_write(w->opcode)) && !mx_move(q, w, p, at))
-		return MX_WAIT;
-	if (!status && message && !mx_take(t, &r))
-		return not_ready(q, t, p);
-	if (!status && mx_is_atomic(w->opcode))
-		mx_atomic(w, at);
-	if (!status && message)
-		status = deliver(q, t, w, &r);
-	if (!status && !q->dci) {
-		q->send_psn = (q->send_psn + packets) & 0xffffff;
-		t->recv_psn = q->send_psn;
-	}
-	if (status && q->type == IBV_QPT_UC)
-		return MX_DONE; /* dropped */
-	if (status & MX_REMOTE && !q->dci)
-		mx_fail(t, (status & 0xff) == MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR);
+		status = silence(q, p);
+	else if (q->dci && t->dc_key != be64toh(w->av.key.dc_key))
+		status = MX_REMOTE | MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR;
+	else
+		status = wait(q, p, mx_conclude(q, t, w, request(q, t, w, p)), t->attr.min_rnr_timer);
+	sim_leave();
 	return status;
 }

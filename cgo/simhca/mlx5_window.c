@@ -37,13 +37,13 @@ int mx_alloc_window(struct sim_ctx *c, struct sim_io *io)
 	sim_hold(pd, &m->o);
 	m->two = a.mw_type == IBV_MW_TYPE_2;
 	m->qpn = ANY_QP;
-	m->rkey = m->o.handle << 8;
+	m->rkey = sim_key(&m->o, 0);
 	r = (struct ib_uverbs_alloc_mw_resp){ .mw_handle = m->o.handle, .rkey = m->rkey };
 	SIM_OUT(r);
 	return 0;
 }
 
-static struct window *window_of(uint32_t key) { return sim_any(key >> 8 & (SIM_OBJECTS - 1), SIM_MW); }
+static struct window *window_of(struct sim_obj *o, uint32_t key) { return sim_any(o->ctx->dev->node, key >> 8 & (SIM_OBJECTS - 1), SIM_MW); }
 
 static uint32_t rights(const struct mlx5_wqe_mkey_context_seg *k)
 {
@@ -81,7 +81,7 @@ static const char *bind(struct mx_qp *q, struct window *m, const struct mlx5_wqe
 		return "no such region, or it does not allow that";
 	m->bound = true;
 	m->qpn = owner;
-	m->rkey = m->o.handle << 8 | (be32toh(k->qpn_mkey) & 0xff);
+	m->rkey = sim_key(&m->o, be32toh(k->qpn_mkey));
 	m->access = access;
 	m->start = start;
 	m->len = n;
@@ -106,7 +106,7 @@ static const char *free_key(struct mx_qp *q, struct window *m, const struct mlx5
 	if (m->two && (m->qpn != q->qpn || m->rkey != key))
 		return "ended by another queue pair, or under another key";
 	unbind(m);
-	m->rkey = m->o.handle << 8 | (be32toh(k->qpn_mkey) & 0xff);
+	m->rkey = sim_key(&m->o, be32toh(k->qpn_mkey));
 	return NULL;
 }
 
@@ -116,9 +116,10 @@ int mx_umr(struct mx_qp *q, const struct mx_wqe *w)
 	const struct mlx5_wqe_mkey_context_seg *k = (const void *)(c + 1);
 	uint64_t mask = be64toh(c->mkey_mask);
 	uint32_t key = be32toh(w->imm);
-	struct window *m = window_of(key);
+	struct window *m = window_of(&q->o, key);
 	const char *why;
 
+	sim_change();
 	if (!m || m->o.pd != q->o.pd)
 		why = "no window of this protection domain";
 	else if (!(mask & MLX5_WQE_UMR_CTRL_MKEY_MASK_FREE) || !(mask & MLX5_WQE_UMR_CTRL_MKEY_MASK_MKEY) ||
@@ -130,6 +131,7 @@ int mx_umr(struct mx_qp *q, const struct mx_wqe *w)
 		why = "a binding without a region";
 	else
 		why = bind(q, m, c, k, (const void *)(k + 1));
+	sim_changed();
 	if (!why)
 		return MX_DONE;
 	sim_trace(1, "refused: queue pair %#x, entry %u, memory window %#x: %s", q->qpn, w->at, key, why);
@@ -139,7 +141,7 @@ int mx_umr(struct mx_qp *q, const struct mx_wqe *w)
 /* Where the memory lies that a peer names, by a region's key or a window's. */
 uint8_t *mx_remote_memory(struct mx_qp *t, uint32_t key, uint64_t addr, uint64_t len, uint32_t access)
 {
-	struct window *m = window_of(key);
+	struct window *m = window_of(&t->o, key);
 	const char *why;
 
 	if (!m)
@@ -158,9 +160,9 @@ uint8_t *mx_remote_memory(struct mx_qp *t, uint32_t key, uint64_t addr, uint64_t
 /* A SEND that invalidates ends a window of type 2 of the queue pair that it comes to, and nothing else. */
 bool mx_may_invalidate(struct mx_qp *t, uint32_t key)
 {
-	struct window *m = window_of(key);
+	struct window *m = window_of(&t->o, key);
 
 	return m && m->two && m->bound && m->rkey == key && m->qpn == t->qpn;
 }
 
-void mx_invalidate(uint32_t key) { unbind(window_of(key)); }
+void mx_invalidate(struct mx_qp *t, uint32_t key) { unbind(window_of(&t->o, key)); }

@@ -6,43 +6,50 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-static struct sim_obj *objects[SIM_OBJECTS];
 static struct sim_chan *channels;
 static uint32_t last;
 
+static struct sim_node alone;
+struct sim_node *sim_self = &alone;
 struct sim_obj *sim_working;
 struct sim_ctx *sim_contexts;
 
 /* Handles come around late, so that one that is out of date is noticed. */
 void *sim_add(struct sim_ctx *c, enum sim_kind kind, size_t size)
 {
-	for (uint32_t i = 0; i < SIM_OBJECTS - 1; i++) {
-		last = last % (SIM_OBJECTS - 1) + 1;
-		if (!objects[last]) {
-			struct sim_obj *o = calloc(1, size);
+	for (uint32_t i = 0; i < SIM_HANDLES; i++) {
+		last = last % SIM_HANDLES + 1;
+		if (!sim_self->objects[last]) {
+			struct sim_obj *o = sim_new(size);
 
+			if (!o)
+				return NULL;
 			o->kind = kind;
 			o->handle = last;
+			o->size = size;
 			o->ctx = c;
-			return objects[last] = o;
+			return sim_self->objects[last] = o;
 		}
 	}
 	return NULL;
 }
 
-void *sim_any(uint32_t handle, enum sim_kind kind)
+void *sim_any(struct sim_node *n, uint32_t handle, enum sim_kind kind)
 {
-	struct sim_obj *o = handle < SIM_OBJECTS ? objects[handle] : NULL;
+	struct sim_obj *o = handle < SIM_OBJECTS ? n->objects[handle] : NULL;
 
 	return o && o->kind == kind ? o : NULL;
 }
 
 void *sim_get(struct sim_ctx *c, uint32_t handle, enum sim_kind kind)
 {
-	struct sim_obj *o = sim_any(handle, kind);
+	struct sim_obj *o = sim_any(sim_self, handle, kind);
 
 	return o && o->ctx == c ? o : NULL;
 }
+
+/* The key of a region or a window: no other object of the fabric has it. */
+uint32_t sim_key(const struct sim_obj *o, uint8_t variant) { return (uint32_t)o->ctx->dev->node->slot << 24 | o->handle << 8 | variant; }
 
 void sim_hold(struct sim_obj *pd, struct sim_obj *child)
 {
@@ -69,8 +76,8 @@ static void drop(struct sim_obj *o)
 		if (o->next)
 			o->next->link = o->link;
 	}
-	objects[o->handle] = NULL;
-	free(o);
+	sim_self->objects[o->handle] = NULL;
+	sim_delete(o, o->size);
 }
 
 /* Destroys an object, and answers how many events of it the program has read. */
@@ -121,16 +128,21 @@ int sim_open(int device)
 	int fd;
 	struct sim_ctx *c;
 
-	if (sim_devices[device].removed) {
+	if (sim_self->devices[device].removed) {
 		errno = ENXIO;
 		return -1;
 	}
 	fd = sim_real.open("/dev/null", O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return fd;
-	c = calloc(1, sizeof(*c));
+	c = sim_new(sizeof(*c));
+	if (!c) {
+		sim_real.close(fd);
+		errno = ENOMEM;
+		return -1;
+	}
 	c->fd = fd;
-	c->dev = &sim_devices[device];
+	c->dev = &sim_self->devices[device];
 	sim_pipe_open(&c->async);
 	c->next = sim_contexts;
 	sim_contexts = c;
@@ -157,19 +169,21 @@ static void close_context(struct sim_ctx *c)
 	/* As the kernel cleans up: queue pairs before what they stand on. */
 	static const enum sim_kind order[] = { SIM_QP, SIM_SRQ, SIM_CQ, SIM_AH, SIM_MW, SIM_MR, SIM_PAGE, SIM_PD };
 
+	sim_change();
 	for (size_t k = 0; k < sizeof(order) / sizeof(*order); k++)
 		for (int i = 1; i < SIM_OBJECTS; i++)
-			if (objects[i] && objects[i]->ctx == c && objects[i]->kind == order[k])
-				drop(objects[i]);
+			if (sim_self->objects[i] && sim_self->objects[i]->ctx == c && sim_self->objects[i]->kind == order[k])
+				drop(sim_self->objects[i]);
 	sim_pipe_shut(&c->async);
-	free(c);
+	sim_delete(c, sizeof(*c));
+	sim_changed();
 }
 
 static void close_channel(struct sim_chan *h)
 {
 	for (int i = 1; i < SIM_OBJECTS; i++)
-		if (objects[i] && objects[i]->chan == h)
-			objects[i]->chan = NULL;
+		if (sim_self->objects[i] && sim_self->objects[i]->chan == h)
+			sim_self->objects[i]->chan = NULL;
 	sim_pipe_shut(&h->pipe);
 	free(h);
 }
@@ -202,7 +216,7 @@ void sim_objects_forget(void)
 	sim_working = NULL;
 	sim_contexts = NULL;
 	channels = NULL;
-	memset(objects, 0, sizeof(objects));
+	memset(sim_self->objects, 0, sizeof(sim_self->objects));
 }
 
 /* Tells whether the descriptor that is being closed was ours. */

@@ -15,7 +15,7 @@
 /*
  * The frame: what both devices have in common. One lock guards everything.
  */
-enum { SIM_DEVICES = 8, SIM_GIDS = 4, SIM_OBJECTS = 1 << 16 };
+enum { SIM_DEVICES = 8, SIM_GIDS = 4, SIM_OBJECTS = 1 << 16, SIM_HANDLES = 0xeffe, SIM_NODES = 256 };
 
 enum sim_kind { SIM_PD = 1, SIM_MR, SIM_MW, SIM_CQ, SIM_SRQ, SIM_QP, SIM_AH, SIM_PAGE };
 
@@ -23,6 +23,8 @@ struct sim_device;
 struct sim_io;
 struct sim_obj;
 struct sim_ctx;
+struct sim_node;
+struct sim_message;
 
 /* A model of a device: what differs between mlx5 and EFA. */
 struct sim_model {
@@ -39,6 +41,8 @@ struct sim_model {
 	bool (*work)(struct sim_obj *);
 	uint64_t (*tick)(void); /* before each turn; may be missing */
 	struct sim_obj *(*find_qp)(struct sim_device *, uint32_t qpn);
+	/* A message from another process. */
+	void (*arrive)(struct sim_node *from, struct sim_message *);
 	/* A queue pair breaks by itself. */
 	void (*fail_qp)(struct sim_obj *);
 	/* Ends what an object has beside its memory, when it is destroyed. */
@@ -54,7 +58,9 @@ struct sim_gid {
 
 struct sim_device {
 	const struct sim_model *model;
-	int number; /* among all devices */
+	struct sim_node *node;
+	int number; /* among the process's devices */
+	int id;     /* among those of the fabric */
 	char name[16];
 	bool ib, removed;
 	uint32_t options; /* the model's */
@@ -64,8 +70,19 @@ struct sim_device {
 	struct sim_gid gids[SIM_GIDS];
 };
 
-extern struct sim_device sim_devices[SIM_DEVICES];
-extern int sim_ndevices;
+/*
+ * A process: its devices, and what they have. In a fabric it is shared memory, at the same
+ * address in all processes, which follow its pointers from one object to another.
+ */
+struct sim_node {
+	int slot;
+	int ndevices;
+	struct sim_device devices[SIM_DEVICES];
+	struct sim_obj *objects[SIM_OBJECTS];
+	struct sim_outbox *outboxes[SIM_NODES];
+};
+
+extern struct sim_node *sim_self;
 extern int sim_tracing;
 
 void sim_lock(void);
@@ -106,6 +123,7 @@ struct sim_obj {
 	struct sim_obj *pd;
 	uint64_t user;      /* what the program calls it */
 	int refs;           /* by other objects */
+	uint32_t size;
 	struct sim_chan *chan;
 	uint32_t events, asyncs; /* sent so far */
 	struct sim_obj *next, **link; /* among those with work */
@@ -122,7 +140,8 @@ extern struct sim_ctx *sim_contexts;
 
 void *sim_add(struct sim_ctx *, enum sim_kind, size_t size);
 void *sim_get(struct sim_ctx *, uint32_t handle, enum sim_kind);
-void *sim_any(uint32_t handle, enum sim_kind); /* of any context */
+void *sim_any(struct sim_node *, uint32_t handle, enum sim_kind); /* of any context */
+uint32_t sim_key(const struct sim_obj *, uint8_t variant);
 void sim_hold(struct sim_obj *pd, struct sim_obj *child);
 int sim_destroy(struct sim_ctx *, uint32_t handle, enum sim_kind, struct sim_io *);
 void sim_watch(struct sim_obj *); /* has the thread look at it */
@@ -172,7 +191,50 @@ struct sim_piece { uint8_t *at; uint64_t len; };
 int sim_reg_mr(struct sim_ctx *, struct sim_io *, uint32_t may);
 int sim_rereg_mr(struct sim_ctx *, struct sim_io *, uint32_t may);
 uint8_t *sim_memory(struct sim_obj *pd, uint32_t key, bool remote, uint64_t addr, uint64_t len, uint32_t access);
-void sim_copy(struct sim_piece *to, int nto, struct sim_piece *from, int nfrom);
+void sim_copy(struct sim_piece *to, int nto, const struct sim_piece *from, int nfrom);
+
+/* ---- the fabric (fabric.c) ---- */
+
+enum sim_entry { SIM_IN, SIM_BUSY, SIM_GONE };
+
+bool sim_fabric_join(const char *name);
+void sim_fabric_forget(void);
+bool sim_in_fabric(void);
+bool sim_fabric_file(int fd);
+bool sim_alive(int slot);
+struct sim_node *sim_node_of(int slot);
+enum sim_entry sim_enter(int slot);
+void sim_leave(void);
+void sim_change(void);
+bool sim_try_change(void);
+void sim_changed(void);
+void *sim_new(size_t);
+void sim_delete(void *, size_t);
+void sim_nap(uint64_t ns);
+void sim_wake(int slot);
+
+/* The memory of its processes (remote.c). */
+int sim_transfer(struct sim_node *far, bool store, struct sim_piece *here, int nhere, struct sim_piece *there, int nthere);
+bool sim_hold_word(struct sim_node *, const uint8_t *word);
+void sim_release_word(struct sim_node *, const uint8_t *word);
+
+/* Messages between them (messages.c). */
+enum { SIM_FREE, SIM_SENT, SIM_TAKEN, SIM_ANSWERED, SIM_RECALLED };
+
+struct sim_message {
+	uint32_t state;
+	bool answered; /* the sender waits for an answer */
+	uint32_t device; /* among the receiver's */
+	uint64_t serial;
+	uint8_t body[4328]; /* the model's */
+};
+
+struct sim_message *sim_compose(int slot);
+uint64_t sim_post(int slot, struct sim_message *);
+uint32_t sim_state_of(const struct sim_message *, uint64_t serial);
+void sim_forget_message(struct sim_message *);
+bool sim_recall(struct sim_message *, uint64_t serial);
+bool sim_receive(void);
 
 /* ---- states of queue pairs (qpstate.c) ---- */
 
@@ -209,6 +271,7 @@ extern struct sim_real sim_real;
 void sim_resolve(void);
 bool sim_configure(void);
 bool sim_sysfs(void);
+bool sim_trusted(const char *folder);
 void sim_no_sysfs(void);
 
 extern const struct sim_model sim_mlx5, sim_efa;

@@ -77,7 +77,7 @@ static void put_device(const char *root, const struct sim_device *d)
 }
 
 /* No other user may have written what the library reads there. */
-static bool trusted(const char *path)
+bool sim_trusted(const char *path)
 {
 	struct stat st;
 
@@ -106,26 +106,26 @@ bool sim_sysfs(void)
 	char root[200], made[232];
 	uint32_t name = hash(2166136261u, list, strlen(list));
 
-	for (int i = 0; i < sim_ndevices; i++) {
-		name = hash(name, sim_devices[i].gids, sizeof(sim_devices[i].gids));
-		name = hash(name, &sim_devices[i].part, sizeof(sim_devices[i].part));
+	for (int i = 0; i < sim_self->ndevices; i++) {
+		name = hash(name, sim_self->devices[i].gids, sizeof(sim_self->devices[i].gids));
+		name = hash(name, &sim_self->devices[i].part, sizeof(sim_self->devices[i].part));
 	}
 	/* The number counts changes of what else is written. */
 	if (snprintf(root, sizeof(root), "%s/simhca-1-%d-%08x", tmp ? tmp : "/tmp", (int)geteuid(), name) >= (int)sizeof(root)) {
 		sim_print("TMPDIR is too long");
 		return false;
 	}
-	if (!trusted(root)) {
+	if (!sim_trusted(root)) {
 		snprintf(made, sizeof(made), "%s.%d", root, (int)getpid());
 		if (mkdir(made, 0700)) {
 			sim_print("%s: %s", made, strerror(errno));
 			return false;
 		}
 		put(made, "class/infiniband_verbs/abi_version", "6\n");
-		for (int i = 0; i < sim_ndevices; i++)
-			put_device(made, &sim_devices[i]);
+		for (int i = 0; i < sim_self->ndevices; i++)
+			put_device(made, &sim_self->devices[i]);
 		/* Another process may have been faster; what it made is the same. */
-		if (failed || (rename(made, root) && !trusted(root))) {
+		if (failed || (rename(made, root) && !sim_trusted(root))) {
 			sim_print("the folder %s cannot be written", root);
 			return false;
 		}

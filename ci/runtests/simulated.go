@@ -78,5 +78,11 @@ func (r *runner) simulations() []*job {
 		both("newer-mlx5", twoMLX5, codenames[newest]+"/amd64")
 		both("newer-efa", "efa", codenames[newest]+"/amd64")
 	}
-	return append(jobs, &job{name: "simulated-preloaded", slots: 1, command: words("make --no-print-directory simulated-preloaded")})
+	fabric := words("make --no-print-directory simulated-fabric")
+	if r.o.sanitize {
+		fabric = append(fabric, "SANITIZE=-fsanitize=address,undefined -fno-sanitize-recover=undefined")
+	}
+	return append(jobs,
+		&job{name: "simulated-preloaded", slots: 1, command: words("make --no-print-directory simulated-preloaded")},
+		&job{name: "simulated-fabric", slots: 1, needs: words("simulated-preloaded"), command: fabric})
 }

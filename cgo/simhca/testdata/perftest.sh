@@ -1,0 +1,55 @@
+#!/bin/sh
+# Debian's unchanged perftest between two processes, with each operation of RC and with UD; and a
+# server that is killed while its client reads.
+set -u
+export SIMHCA=mlx5@test
+preload=$PWD/build/simhca.so
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+port=$((20000 + $$ % 10000))
+
+# start PROGRAM OPTIONS... starts a server and waits until it listens.
+start() {
+	port=$((port + 1))
+	LD_PRELOAD=$preload "$@" -d mlx5_0 -x 3 -p $port >"$logs/server" 2>&1 &
+	server=$!
+	hex=$(printf ':%04X' $port)
+	until grep -q "$hex 0*:0000 0A" /proc/net/tcp /proc/net/tcp6; do
+		kill -0 $server || fail "$@"
+		sleep 0.05
+	done
+}
+
+fail() {
+	echo "$@: failed" >&2
+	cat "$logs/server" "$logs/client" >&2
+	exit 1
+}
+
+both() {
+	start "$@"
+	LD_PRELOAD=$preload timeout 60 "$@" -d mlx5_0 -x 3 -p $port 127.0.0.1 >"$logs/client" 2>&1 || fail "$@"
+	wait $server || fail "$@"
+	echo "$@: $(grep -A1 '#bytes' "$logs/client" | tail -1)"
+}
+
+both ib_read_lat -n 500
+both ib_write_lat -n 100
+both ib_send_lat -n 100
+both ib_send_lat -n 100 -c UD
+both ib_atomic_lat -n 500
+both ib_read_bw -n 200 -s 65536
+both ib_write_bw -n 200 -s 65536
+both ib_send_bw -n 100 -s 65536
+
+start ib_read_lat -D 30 # seconds
+LD_PRELOAD=$preload timeout 60 ib_read_lat -D 30 -d mlx5_0 -x 3 -p $port 127.0.0.1 >"$logs/client" 2>&1 &
+client=$!
+sleep 1
+kill -STOP $server
+sleep 0.5
+kill -CONT $server
+kill -0 $client || fail "ib_read_lat, whose server was stopped"
+kill -KILL $server
+wait $client && fail "ib_read_lat, whose server was killed"
+grep -q 'status 12' "$logs/client" || fail "ib_read_lat, whose server was killed" # transport retries are exceeded
