@@ -198,10 +198,25 @@ func (q *QP) add(sub shaper.Sub, w *work, flags verbs.SendFlags, offset, n int) 
 
 // flush posts the batch. Requests that are not posted give their credit back.
 func (q *QP) flush() {
-	if len(q.adding) == 0 {
-		return
+	if len(q.adding) > 0 {
+		q.flushed(q.batch.Post())
 	}
-	n, err := q.batch.Post()
+}
+
+// flushAndLook is flush that looks for completions in the same crossing. What it has found must be
+// dispatched without the pacer's lock.
+func (q *QP) flushAndLook() (found verbs.Polled) {
+	if len(q.adding) > 0 {
+		var n int
+		var err error
+		n, found, err = q.cq.d.PostPoll(q.batch, 0)
+		q.flushed(n, err)
+	}
+	return found
+}
+
+// flushed follows a post that took n requests of the batch.
+func (q *QP) flushed(n int, err error) {
 	if err != nil {
 		for _, sub := range q.adding[n:] {
 			q.fail(sub, nil)

@@ -257,7 +257,7 @@ func (c *CQ) look() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.stash.Store(s)
-	c.life.WaitIdle() // polls that began before
+	c.waitIdle()
 	if c.life.Enter() {
 		n, err := cgo.PollCQ(c.cq, c.path, rawWCs(s.all[:]), 0)
 		c.life.Exit()

@@ -8,7 +8,8 @@ var AdoptDevice, WrapDevice, Wrap, SoftRoCE, ResetRaces,
 	FindGIDAgain, FollowGID, CreateCQFor, RawQP, RawCQ,
 	ModifyRaw, ModifySteps, InitStep, ActivateWith, Fail,
 	OnEnd, SetPeer, KeepAlive, OwnSends, SignalsAll, Unfinished,
-	PrepareLink, Connected, AHAttr, FlushedWC, Gather any
+	PrepareLink, Connected, AHAttr, FlushedWC, Gather,
+	Clock, Times, KeepsOpen any
 
 // Of package verbs/experimental.
 var RegisterDMABuf, RegisterAddressSpace, SGEOf, Prefetch, AllocDeviceMemory,

@@ -27,6 +27,7 @@ var (
 	connected    = hook.Connected.(func(*verbs.Link, io.Closer, verbs.Endpoint))
 	flushedWC    = hook.FlushedWC.(func(uint64, uint32) verbs.WC)
 	gather       = hook.Gather.(func([]byte, ...verbs.SGE) []byte)
+	keepsOpen    = hook.KeepsOpen.(func(*verbs.Batch))
 )
 
 // Wrap puts the data path of package verbs on a queue pair and a completion queue that
@@ -96,6 +97,10 @@ func KeepAlive(q *verbs.QP) { keepAlive(q) }
 // the program's sends, such as a pacer. A queue pair that has an owner or a requester
 // refuses it with [verbs.ErrInUse].
 func OwnSends(q *verbs.QP, owner string) (release func(), err error) { return ownSends(q, owner) }
+
+// KeepsOpen says that the program keeps the queue pair of a batch open while the batch posts, and all
+// that requests name, so that the batch need not.
+func KeepsOpen(b *verbs.Batch) { keepsOpen(b) }
 
 // SignalsAll reports whether all sends complete visibly ([verbs.QPConfig.SignalAll]).
 func SignalsAll(q *verbs.QP) bool { return signalsAll(q) }
