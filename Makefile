@@ -112,7 +112,7 @@ soak: setup
 
 # Two hosts, one of which serves its memory to the other, and then a cache.
 demo: $(LAB)
-	@$(GO) build -o build/demo ./examples/demo
+	@$(GO) build -o build/demo ./ci/demo
 ifeq ($(DEVICE),)
 	$(LAB) -topo hosts=2 -all -- "$(CURDIR)/build/demo"
 else

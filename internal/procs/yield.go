@@ -1,7 +1,6 @@
 package procs
 
 import (
-	"runtime"
 	"time"
 )
 
@@ -21,16 +20,9 @@ type Yield struct{ last time.Duration }
 // yieldInterval is below the 10 ms after which the runtime interferes.
 const yieldInterval = 8 * time.Millisecond
 
-// At makes a scheduling point if the last one is long ago; now is the time
-// since the loop began, which a polling loop has at hand anyway.
-func (y *Yield) At(now time.Duration) {
-	if y.Due(now) {
-		runtime.Gosched()
-	}
-}
-
-// Due is At for a caller that holds a lock: it reports whether to release the lock and
-// call [runtime.Gosched].
+// Due reports whether the last scheduling point is long ago, so that the caller should release its
+// locks and call [runtime.Gosched]; now is the time since the loop began, which a polling loop
+// has at hand anyway.
 func (y *Yield) Due(now time.Duration) bool {
 	if now-y.last <= yieldInterval {
 		return false

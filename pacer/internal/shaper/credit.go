@@ -3,11 +3,9 @@ package shaper
 import "time"
 
 // Sub is a request packet that was granted: its place, and the generation of that. Credit is
-// counted by what is granted and returns once, however the packet ends.
+// counted by what is granted and returns once, however the packet ends. It has at most 47 bits, and
+// so fits into the number of a work request.
 type Sub uint64
-
-// MaxSub is the largest of them: they fit into the number of a work request.
-const MaxSub = 1<<47 - 1
 
 const genMask = 1<<23 - 1
 
