@@ -1,239 +1,126 @@
 // Command ask asks a service questions by reliable datagrams, in any order and without a
 // connection: the server keeps no state of its clients beyond the transport's.
 //
-//	ask serve               # on the server
-//	ask 10.77.0.2 1000      # on clients: 1000 questions, 32 at a time
-//
-// A client gets the server's address, 26 bytes, by TCP. Both use the device of their
-// own address of this connection.
+//	ask serve 10.77.0.2     # on the server, with its own address: prints where it is
+//	ask 10.77.0.1 WHERE     # on clients, with their own: 1000 questions, 32 at a time
 package main
 
 import (
 	"context"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/netip"
 	"os"
-	"os/signal"
-	"strconv"
-	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/goverbs/goverbs/srd"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-const (
-	port  = "7474"
-	depth = 32 // questions under way
-)
-
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	var err error
-	switch {
-	case len(os.Args) == 2 && os.Args[1] == "serve":
-		err = serve(ctx, "")
-	case len(os.Args) == 3:
-		n, nerr := strconv.Atoi(os.Args[2])
-		if err = nerr; err == nil {
-			var took time.Duration
-			took, err = ask(ctx, &net.Dialer{}, os.Args[1], n)
-			fmt.Printf("%d answers, each within %v\n", n, took)
-		}
-	default:
-		err = errors.New("usage: ask serve, or ask HOST QUESTIONS")
+	if len(os.Args) != 3 {
+		log.Fatal("usage: ask serve OWN, or ask OWN WHERE")
 	}
-	if err != nil {
+	ctx := context.Background()
+	if os.Args[1] == "serve" {
+		log.Fatal(serve(ctx, os.Args[2], func(where string) { fmt.Println(where) }))
+	}
+	if err := ask(ctx, os.Args[1], os.Args[2], 1000); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// open opens an endpoint on the device of a connection's own address, and returns it and a
-// function that closes everything.
-func open(ctx context.Context, own net.Addr, cfg srd.Config) (*srd.Endpoint, func() error, error) {
-	at, err := netip.ParseAddrPort(own.String())
-	if err != nil {
-		return nil, nil, err
-	}
-	local, err := verbs.LookupAddr(ctx, at.Addr().Unmap())
-	if err != nil {
-		return nil, nil, err
-	}
-	dev, err := verbs.Open(local.Device, verbs.DeviceConfig{})
-	if err != nil {
-		return nil, nil, err
-	}
-	pd, err := dev.AllocPD()
-	if err != nil {
-		return nil, nil, errors.Join(err, dev.Close())
-	}
-	cfg.PD, cfg.GID = pd, local.GID
-	ep, err := srd.Open(cfg)
-	if err != nil {
-		return nil, nil, errors.Join(err, pd.Close(), dev.Close())
-	}
-	return ep, func() error { return errors.Join(ep.Close(), pd.Close(), dev.Close()) }, nil
-}
-
-// serve replies to questions until ctx ends. It opens an endpoint for each of its own
-// addresses to which a client connects.
-func serve(ctx context.Context, host string) error {
-	l, err := net.Listen("tcp", net.JoinHostPort(host, port))
+// open opens an endpoint on the device of an address of this host, and calls f with it.
+func open(ctx context.Context, own string, f func(*srd.Endpoint) error) error {
+	addr, err := netip.ParseAddr(own)
 	if err != nil {
 		return err
 	}
-	context.AfterFunc(ctx, func() { l.Close() })
-	opened := make(map[string]*srd.Endpoint)
-	var all []func() error
-	defer func() {
-		for _, end := range all {
-			if err := end(); err != nil {
-				log.Print(err)
-			}
-		}
-	}()
-	for {
-		conn, err := l.Accept()
+	dev, local, err := verbs.OpenFor(ctx, addr, verbs.DeviceConfig{})
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	pd, err := dev.AllocPD()
+	if err != nil {
+		return err
+	}
+	defer pd.Close()
+	ep, err := srd.Open(srd.Config{PD: pd, GID: local.GID})
+	if err != nil {
+		return err
+	}
+	defer ep.Close()
+	return f(ep)
+}
+
+// serve replies to each question with it and its square, until ctx ends.
+func serve(ctx context.Context, own string, started func(where string)) error {
+	return open(ctx, own, func(ep *srd.Endpoint) error {
+		where, err := ep.Addr().MarshalBinary()
 		if err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
 			return err
 		}
-		own, _, _ := net.SplitHostPort(conn.LocalAddr().String())
-		ep := opened[own]
-		if ep == nil {
-			var end func() error
-			if ep, end, err = open(ctx, conn.LocalAddr(), srd.Config{}); err == nil {
-				opened[own], all = ep, append(all, end)
-				go answer(ctx, ep)
-			}
-		}
-		if err != nil {
-			log.Print(err)
-		} else if b, err := ep.Addr().MarshalBinary(); err == nil {
-			conn.Write(b)
-		}
-		conn.Close()
-	}
-}
-
-// answer replies to each question with its square.
-func answer(ctx context.Context, ep *srd.Endpoint) {
-	q, err := ep.NewQueue(srd.QueueConfig{})
-	if err != nil {
-		log.Print(err)
-		return
-	}
-	go func() { // the client gets the error of a reply that is not delivered
-		var cs [depth]srd.Completion
-		for {
-			if _, err := q.Wait(ctx, cs[:]); err != nil {
-				return
-			}
-		}
-	}()
-	var ms [depth]srd.Message
-	for {
-		n, err := ep.Receive(ctx, ms[:])
-		if err != nil {
-			return
-		}
-		for _, m := range ms[:n] {
-			if len(m.Data) != 8 {
-				continue
-			}
-			x := binary.BigEndian.Uint64(m.Data)
+		started(hex.EncodeToString(where))
+		return receive(ctx, ep, 8, func(from srd.Addr, b []byte) error {
+			x := binary.BigEndian.Uint64(b)
 			reply := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, x), x*x)
-			if _, err := q.Post(srd.Request{To: m.From, Data: [][]byte{reply}}); err != nil {
-				log.Print(err)
-			}
-		}
-		ep.Release(ms[:n]...)
-	}
+			go ep.Send(ctx, from, reply) // without a reply the client asks in vain
+			return nil
+		})
+	})
 }
 
-// ask asks n questions, and returns how long the slowest took.
-func ask(ctx context.Context, from *net.Dialer, host string, n int) (slowest time.Duration, err error) {
-	conn, err := from.DialContext(ctx, "tcp", net.JoinHostPort(host, port))
-	if err != nil {
-		return 0, err
-	}
-	defer conn.Close()
-	var b [srd.AddrLen]byte
-	var server srd.Addr
-	if _, err := io.ReadFull(conn, b[:]); err != nil {
-		return 0, err
-	}
-	if err := server.UnmarshalBinary(b[:]); err != nil {
-		return 0, err
-	}
-	ep, end, err := open(ctx, conn.LocalAddr(), srd.Config{})
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, end()) }()
-
-	asked := make(map[uint64]time.Time)
-	var ms [depth]srd.Message
-	q, err := ep.NewQueue(srd.QueueConfig{})
-	if err != nil {
-		return 0, err
-	}
-	next, got := 0, 0
-	for got < n {
-		for ; next < n && next-got < depth; next++ {
-			x := uint64(next)
-			asked[x] = time.Now()
-			if _, err := q.Post(srd.Request{To: server, Data: [][]byte{binary.BigEndian.AppendUint64(nil, x)}}); err != nil {
-				return 0, err
-			}
-		}
+// receive calls f with each message of n bytes, until that returns io.EOF or an error.
+func receive(ctx context.Context, ep *srd.Endpoint, n int, f func(from srd.Addr, b []byte) error) error {
+	var ms [32]srd.Message
+	for {
 		k, err := ep.Receive(ctx, ms[:])
-		if err != nil {
-			return 0, err
-		}
 		for _, m := range ms[:k] {
-			if len(m.Data) != 16 {
-				return 0, fmt.Errorf("an answer of %d bytes", len(m.Data))
+			if len(m.Data) == n && err == nil {
+				err = f(m.From, m.Data)
 			}
-			x, square := binary.BigEndian.Uint64(m.Data), binary.BigEndian.Uint64(m.Data[8:])
-			begin, ok := asked[x]
-			if !ok || square != x*x {
-				return 0, fmt.Errorf("the answer to %d is %d", x, square)
-			}
-			delete(asked, x)
-			slowest = max(slowest, time.Since(begin))
-			got++
 		}
 		ep.Release(ms[:k]...)
-		if err := reap(ctx, q, k); err != nil {
-			return 0, err
-		}
-	}
-	return slowest, nil
-}
-
-// reap takes n completions. It is called after as many replies came, so every question must have
-// been delivered.
-func reap(ctx context.Context, q *srd.SendQueue, n int) error {
-	var cs [depth]srd.Completion
-	for n > 0 {
-		k, err := q.Wait(ctx, cs[:n])
-		if err != nil {
+		if err == io.EOF {
+			return nil
+		} else if err != nil {
 			return err
 		}
-		for _, c := range cs[:k] {
-			if err := c.Status.Err(); err != nil {
-				return err
-			}
-		}
-		n -= k
 	}
-	return nil
+}
+
+// ask asks n questions, and checks that each has its answer, once.
+func ask(ctx context.Context, own, where string, n int) error {
+	var server srd.Addr
+	b, err := hex.DecodeString(where)
+	if err = errors.Join(err, server.UnmarshalBinary(b)); err != nil {
+		return err
+	}
+	return open(ctx, own, func(ep *srd.Endpoint) error {
+		all, ctx := errgroup.WithContext(ctx)
+		all.SetLimit(33)
+		all.Go(func() error {
+			seen := make(map[uint64]bool)
+			return receive(ctx, ep, 16, func(_ srd.Addr, b []byte) error {
+				x, square := binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
+				if seen[x] || square != x*x {
+					return fmt.Errorf("the answer to %d is %d", x, square)
+				}
+				if seen[x] = true; len(seen) == n {
+					return io.EOF
+				}
+				return nil
+			})
+		})
+		for x := range n {
+			all.Go(func() error { return ep.Send(ctx, server, binary.BigEndian.AppendUint64(nil, uint64(x))) })
+		}
+		return all.Wait()
+	})
 }
