@@ -3,6 +3,7 @@ package rig
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"time"
 
@@ -18,7 +19,9 @@ func Timed(n int, f func() error) (float64, error) {
 	var rest procs.Yield
 	start, before := time.Now(), time.Duration(0)
 	for i := range ns {
-		rest.At(before)
+		if rest.Due(before) {
+			runtime.Gosched()
+		}
 		if err := f(); err != nil {
 			return 0, err
 		}
