@@ -34,6 +34,8 @@ func Of(q *wire.Request) Op {
 			return Touch
 		}
 		return Get
+	case wire.OpList:
+		return Get
 	case wire.OpDelete:
 		return Delete
 	case wire.OpArith:

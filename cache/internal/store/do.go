@@ -17,6 +17,8 @@ func (s *Store) Do(now uint64, q *wire.Request) wire.Reply {
 		a.Status = wire.WrongEpoch
 	case q.Op == wire.OpFlush:
 		a.Status = s.doFlush(q)
+	case q.Op == wire.OpList:
+		a.Status = s.list(q, a)
 	default:
 		f := s.cfg.Secret.Fingerprint(q.Key)
 		id, r, ok := s.lookup(f, q.Key)
@@ -94,7 +96,7 @@ func (c *call) tell(r *wire.Record) {
 	}
 }
 
-func (c *call) nextCAS() uint64 { c.s.cas++; return c.s.cas }
+func (c *call) nextCAS() uint64 { c.s.cas += c.s.casStep; return c.s.cas }
 
 // hold copies what lies in the old record before that may be used again.
 func (c *call) hold(value []byte) []byte {

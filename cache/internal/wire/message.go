@@ -9,16 +9,17 @@ import (
 type Kind uint8
 
 const (
-	KindRequest Kind = iota + 1 // client: a call
-	KindReply                   // server: its outcome
-	KindMap                     // server: a snapshot begins
-	KindChunk                   // server: a part of it
-	KindDeltas                  // server: changes of the map
-	KindHorizon                 // client: how far it is
-	KindReport                  // client: what it READ, a sample
-	KindTarget                  // server: through what a client READs that has no queue pair here
-	KindBye                     // client: no READ of its is under way, nor will be; it is the last message
-	KindMode                    // client: how it finds records, if not as the server advises
+	KindRequest   Kind = iota + 1 // client: a call
+	KindReply                     // server: its outcome
+	KindMap                       // server: a snapshot begins
+	KindChunk                     // server: a part of it
+	KindDeltas                    // server: changes of the map
+	KindHorizon                   // client: how far it is
+	KindReport                    // client: what it READ, a sample
+	KindTarget                    // server: through what a client READs that has no queue pair here
+	KindBye                       // client: no READ of its is under way, nor will be; it is the last message
+	KindMode                      // client: how it finds records, if not as the server advises
+	KindPlacement                 // server: which server of the cluster has which keys
 	kinds
 )
 
@@ -93,6 +94,7 @@ const (
 	OpDelete
 	OpArith
 	OpFlush
+	OpList // the keys of a shard; see [Listed]
 	ops
 )
 
@@ -118,21 +120,23 @@ const (
 // Request is a call. Times are in ms from its execution: 0 is never, what is negative
 // is over.
 type Request struct {
-	ID       uint64
-	Op       Op
-	Want     uint32
-	Flags    uint32
-	Expiry   int64
-	Vivify   int64
-	Recache  int64
-	CAS      uint64
-	Delta    uint64
-	Initial  uint64
-	Key      []byte
-	Value    []byte
-	Epoch    uint32
-	ReadOnly bool   // of the decoder: no change can come of it
-	Into     []byte // not sent: memory for the reply's value, from its beginning on, if it is long enough
+	ID      uint64
+	Op      Op
+	Want    uint32
+	Flags   uint32
+	Expiry  int64
+	Vivify  int64
+	Recache int64
+	CAS     uint64
+	Delta   uint64
+	Initial uint64
+	Key     []byte
+	Value   []byte
+	Epoch   uint32
+	// Placement is the epoch of the placement that a flush is for; 0: that of a client of one server.
+	Placement uint32
+	ReadOnly  bool   // of the decoder: no change can come of it
+	Into      []byte // not sent: memory for the reply's value, from its beginning on, if it is long enough
 }
 
 const requestFixed = 76
@@ -150,7 +154,7 @@ func AppendRequest(dst []byte, r *Request) []byte {
 	for _, v := range [...]uint64{uint64(r.Expiry), uint64(r.Vivify), uint64(r.Recache), r.CAS, r.Delta, r.Initial} {
 		dst = le.AppendUint64(dst, v)
 	}
-	dst = le.AppendUint32(dst, 0)
+	dst = le.AppendUint32(dst, r.Placement)
 	return end(append(append(dst, r.Key...), r.Value...), start)
 }
 
@@ -165,10 +169,10 @@ func ReadRequest(src []byte) (r Request, err error) {
 	r = Request{
 		Epoch: epoch, ID: le.Uint64(b), Op: Op(b[8]), Want: le.Uint32(b[16:]), Flags: le.Uint32(b[20:]),
 		Expiry: int64(le.Uint64(b[24:])), Vivify: int64(le.Uint64(b[32:])), Recache: int64(le.Uint64(b[40:])),
-		CAS: le.Uint64(b[48:]), Delta: le.Uint64(b[56:]), Initial: le.Uint64(b[64:]),
+		CAS: le.Uint64(b[48:]), Delta: le.Uint64(b[56:]), Initial: le.Uint64(b[64:]), Placement: le.Uint32(b[72:]),
 	}
-	if r.Op == 0 || r.Op >= ops || b[9] != 0 || r.Want&^wantKnown != 0 || le.Uint32(b[72:]) != 0 ||
-		key > MaxKey || key > 0 && r.Op == OpFlush || value > MaxValue || len(b) != requestFixed+key+value ||
+	if r.Op == 0 || r.Op >= ops || b[9] != 0 || r.Want&^wantKnown != 0 || r.Placement != 0 && r.Op != OpFlush ||
+		key > MaxKey || key > 0 && (r.Op == OpFlush || r.Op == OpList) || value > MaxValue || len(b) != requestFixed+key+value ||
 		!sane(r.Expiry) || !sane(r.Vivify) || !sane(r.Recache) {
 		return Request{}, Malformed
 	}
@@ -192,6 +196,7 @@ const (
 	TooLarge
 	NoMemory // everything is in use or in quarantine
 	WrongEpoch
+	WrongServer // not executed: another server of the cluster has the key, or will have it soon
 	statuses
 )
 

@@ -186,7 +186,8 @@ func messages() map[string][]byte {
 	e, put := Entry{Fingerprint: 1, Version: 2, Place: 3, Epoch: 4, Item: 5}, Entry{Fingerprint: 1, Version: 2, Place: 3, Epoch: 1}
 	return map[string][]byte{
 		"request": AppendRequest(nil, &Request{ID: 1, Op: OpSet, Want: WantTouch, Flags: 3, Expiry: -4, Vivify: 5, Recache: 6, CAS: 7, Delta: 8, Initial: 9, Key: []byte("k"), Value: []byte("v"), Epoch: 10}),
-		"flush":   AppendRequest(nil, &Request{ID: 1, Op: OpFlush}),
+		"flush":   AppendRequest(nil, &Request{ID: 1, Op: OpFlush, Placement: 3}),
+		"list":    AppendRequest(nil, &Request{ID: 1, Op: OpList, Delta: 5, Initial: 6}),
 		"reply":   AppendReply(nil, &Reply{ID: 1, Status: OK, Bits: ReplyWon, Flags: 3, CAS: 4, Expiry: 5, Clock: 6, Idle: 7, Number: 8, Seq: 9, Entry: e, Value: []byte("v"), Epoch: 10}),
 		"map":     AppendMap(nil, &Map{1, 2, 3, Secret{4, 5}, Where{6, 7}, 8, 9, 10, false}),
 		"alone":   AppendMap(nil, &Map{1, 2, 3, Secret{4, 5}, Where{6, 7}, 8, 9, 10, true}),
@@ -275,7 +276,7 @@ func TestMessages(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	var c Refusals
 	for _, r := range []Request{
-		{Op: 0}, {Op: ops}, {Op: OpGet, Want: wantKnown + 1}, {Op: OpFlush, Key: []byte("k")},
+		{Op: 0}, {Op: ops}, {Op: OpGet, Want: wantKnown + 1}, {Op: OpFlush, Key: []byte("k")}, {Op: OpList, Key: []byte("k")}, {Op: OpSet, Key: []byte("k"), Placement: 1},
 		{Op: OpGet, Expiry: 1 << 62}, {Op: OpGet, Vivify: -1 << 62}, {Op: OpGet, Key: make([]byte, MaxKey+1)},
 	} {
 		_, err := ReadRequest(AppendRequest(nil, &r))
@@ -299,8 +300,8 @@ func TestRefusals(t *testing.T) {
 	_, err = ReadHorizon(messages()["map"])
 	require.ErrorIs(t, c.Note(err), Malformed, "another kind")
 	require.NoError(t, c.Note(nil))
-	require.Equal(t, uint64(15), c[Malformed])
-	require.Equal(t, uint64(15), c.Total())
+	require.Equal(t, uint64(17), c[Malformed])
+	require.Equal(t, uint64(17), c.Total())
 	require.Equal(t, "cache: record is dead", Dead.Error())
 }
 
