@@ -47,6 +47,7 @@ type client struct {
 	tell    *wire.Target // is to be told; nil: it has been
 	left    bool         // it has said that it READs nothing any more
 	replies []byte
+	placed  uint32        // the version of the placement that it was sent last
 	flushes int           // that are not over
 	room    chan struct{} // has a token when replies were sent, or something has arrived by RDMA
 	writer
@@ -181,7 +182,7 @@ func (s *Server) take(id uint64, c *client, b []byte) (full bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		a := s.store.Do(s.now(), &q)
+		a := s.execute(&q)
 		s.announce()
 		if q.Op == wire.OpFlush && !s.store.Flushed(a.Seq) {
 			if c.flushes++; c.flushes > maxFlushes {

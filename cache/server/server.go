@@ -157,6 +157,7 @@ type Server struct {
 	scratch scratch
 	spares  spares
 	workers workers
+	shards  *shards // nil: the server is none of a cluster
 	tables  tables
 	advice  advice.Advice
 	// places has the number of connections of each client that was let in.
@@ -460,7 +461,7 @@ func (s *Server) do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
 			s.mu.Unlock()
 			return wire.Reply{}, fmt.Errorf("cache: %w", ErrClosed)
 		}
-		a := s.store.Do(s.now(), q)
+		a := s.execute(q)
 		a.Value = append(q.Into[:0], a.Value...)
 		quarantine := a.Status == wire.NoMemory && s.store.Stats().Arena.Quarantine > 0
 		if s.announce(); quarantine {
