@@ -167,7 +167,7 @@ func checkRequest(q *wire.Request) error {
 	if len(q.Value) > wire.MaxValue {
 		return ErrTooLarge
 	}
-	if q.Op == wire.OpFlush {
+	if q.Op == wire.OpFlush || q.Op == wire.OpList {
 		return nil
 	}
 	return checkKey(q.Key)
