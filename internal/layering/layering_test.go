@@ -54,6 +54,7 @@ var below = map[string][]string{
 	"cache":                        {"verbs", "verbs/netpath", "verbs/rdmacm", "dc", "srd", "lockoffload", "pacer", "internal", "cache/internal", "cache/internal/driver"},
 	"cache/server":                 {"verbs", "dc", "lockoffload", "internal", "cache/internal", "cache/internal/driver"},
 	"cache/gateway":                {"cache/internal", "internal"}, // over any store
+	"cache/cluster":                {"dc", "cache", "cache/server", "cache/internal", "internal"},
 	"cache/internal":               {"internal"},
 	// What client and server share on the device.
 	"cache/internal/driver": {"cache/internal", "verbs"},
@@ -187,7 +188,7 @@ func TestCacheClientIsLight(t *testing.T) {
 	require.NoError(t, err)
 	deps := strings.Fields(string(out))
 	require.Contains(t, deps, "github.com/maypok86/otter/v2", "others' packages are in the list")
-	heavy := regexp.MustCompile(`^(go\.etcd\.io|google\.golang\.org|github\.com/(etcd-io|coreos|grpc|prometheus))/|^` + module + `(cmd|cache/server|cache/gateway)`)
+	heavy := regexp.MustCompile(`^(go\.etcd\.io|google\.golang\.org|github\.com/(etcd-io|coreos|grpc|prometheus))/|^` + module + `(cmd|cache/server|cache/gateway|cache/cluster)`)
 	for _, name := range []string{"go.etcd.io/etcd/client/v3", "google.golang.org/grpc", module + "cache/server"} {
 		require.Regexp(t, heavy, name)
 	}
@@ -211,6 +212,7 @@ func TestWrongImports(t *testing.T) {
 		"cmd/x/a.go":                      "C",
 		"cache/server/server.go":          module + "ci/lab",
 		"cache/server/a.go":               module + "cache",
+		"cache/server/b.go":               module + "cache/cluster",
 		"cache/gateway/a.go":              module + "cache/server",
 		"cache/gateway/b.go":              module + "verbs",
 		"cache/internal/store/a.go":       module + "cache/internal/driver/link",
