@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/greet"
-	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/cache/server"
 	_ "github.com/goverbs/goverbs/cgo/simhca"
 	"github.com/goverbs/goverbs/dc"
@@ -61,7 +61,7 @@ func TestSimulatedSilentClient(t *testing.T) {
 	go func() {
 		var err error
 		for i := 0; err == nil && over.Err() == nil; i++ {
-			_, err = s.Do(ctx, &wire.Request{Op: wire.OpSet, Key: key(0), Value: key(i)})
+			_, err = s.Do(ctx, &kv.Request{Op: kv.OpSet, Key: key(0), Value: key(i)})
 			time.Sleep(time.Millisecond)
 		}
 		changes <- err

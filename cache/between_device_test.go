@@ -53,7 +53,7 @@ func TestNobodyTakesOverAGreeting(t *testing.T) {
 	require.NoError(t, err)
 	defer l.Close()
 	all, ctx := tenants(t, l.Addr().String()), within(t) // an attacker on the path has the server's own address
-	a := set(t, all.Server("red"), key(1), []byte("secret"))
+	e := set(t, all.Server("red"), key(1), []byte("secret"))
 	victim := make(chan error, 1)
 	comes := func(rdma bool) net.Conn {
 		go func() {
@@ -87,14 +87,14 @@ func TestNobodyTakesOverAGreeting(t *testing.T) {
 	require.ErrorIs(t, err, greet.ErrSeal, "he can tell that the server seals what it says")
 	h, err := wire.ReadHello(mine.Data())
 	require.NoError(t, err)
-	var e verbs.Endpoint
-	require.NoError(t, e.UnmarshalBinary(h.Endpoint))
-	require.NoError(t, reads.QP().Connect(e, hasty))
+	var end verbs.Endpoint
+	require.NoError(t, end.UnmarshalBinary(h.Endpoint))
+	require.NoError(t, reads.QP().Connect(end, hasty))
 	r, err := reads.Requester()
 	require.NoError(t, err)
 	mr, err := mine.AllocMR(4096, verbs.MRConfig{})
 	require.NoError(t, err)
-	place := a.Entry.Place
+	place := e.Place
 	err = r.Read(ctx, mine.Regions()[place.Region()].At(uint64(place.Offset())), mr.SGE(0, place.Length()))
 	assert.Error(t, err, "nobody answers him")
 	assert.NotContains(t, string(mr.Bytes()), "secret")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/latency"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/internal/backoff"
 )
 
@@ -70,7 +71,7 @@ func (s *session) queue(ctx context.Context, q *wire.Request) (*call, error) {
 	c := &call{done: make(chan error, 1)}
 	s.last++
 	q.ID, q.Epoch = s.last, s.m.Epoch()
-	c.id, c.op, c.begun = q.ID, latency.Of(q), s.elapsed()
+	c.id, c.op, c.begun = q.ID, latency.Of(&q.Request), s.elapsed()
 	s.calls[q.ID] = c
 	s.out = wire.AppendRequest(s.out, q)
 	s.c.count.calls.Add(1)
@@ -109,10 +110,10 @@ func (s *session) replied(b []byte) error {
 	}
 	delete(s.calls, a.ID)
 	s.m.Replied(a.Clock, milliseconds(c.begun), s.clock())
-	if s.by != TCP && a.Status == wire.OK && a.Entry.Version != 0 {
+	if s.by != TCP && a.Status == kv.OK && a.Entry.Version != 0 {
 		s.m.Learn(a.Entry, a.Seq)
 	}
-	if a.Status == wire.NoMemory && s.by != TCP { // it may be this client that holds it up
+	if a.Status == kv.NoMemory && s.by != TCP { // it may be this client that holds it up
 		s.tell = true
 		s.signal()
 	}
@@ -144,9 +145,9 @@ func (c *Client) change(ctx context.Context, op string, q *wire.Request) (wire.R
 		switch {
 		case err != nil:
 			return a, opError(op, q.Key, s.unknown(err))
-		case a.Status == wire.OK:
+		case a.Status == kv.OK:
 			return a, nil
-		case a.Status != wire.NoMemory || left == 0:
+		case a.Status != kv.NoMemory || left == 0:
 			return a, opError(op, q.Key, outcome(a.Status))
 		}
 		left--
@@ -167,7 +168,7 @@ func checkRequest(q *wire.Request) error {
 	if len(q.Value) > wire.MaxValue {
 		return ErrTooLarge
 	}
-	if q.Op == wire.OpFlush || q.Op == wire.OpList {
+	if q.Op == kv.OpFlush || q.Op == wire.OpList {
 		return nil
 	}
 	return checkKey(q.Key)
@@ -178,5 +179,5 @@ func (s *session) unknown(err error) error {
 	if errors.Is(err, errEnded) {
 		err = s.cause()
 	}
-	return errors.Join(ErrUnknown, err)
+	return errors.Join(ErrOutcomeUnknown, err)
 }

@@ -7,77 +7,78 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // Changes are calls. When one returns nil, a READ of any client that begins later sees
-// the change, or a later one. An error that matches [ErrUnknown] leaves open whether the
+// the change, or a later one. An error that matches [ErrOutcomeUnknown] leaves open whether the
 // change was made.
 
 // Set stores a record, whatever was there. It expires after ttl; 0 means never.
 func (c *Client) Set(ctx context.Context, key []byte, it Item, ttl time.Duration) error {
-	return c.store(ctx, "set", wire.OpSet, 0, key, it, ttl)
+	return c.store(ctx, "set", kv.OpSet, 0, key, it, ttl)
 }
 
 // Add stores a record if there is none of the key, otherwise the error matches
 // [ErrNotStored].
 func (c *Client) Add(ctx context.Context, key []byte, it Item, ttl time.Duration) error {
-	return c.store(ctx, "add", wire.OpAdd, 0, key, it, ttl)
+	return c.store(ctx, "add", kv.OpAdd, 0, key, it, ttl)
 }
 
 // Replace stores a record if there is one of the key, otherwise the error matches
 // [ErrNotStored].
 func (c *Client) Replace(ctx context.Context, key []byte, it Item, ttl time.Duration) error {
-	return c.store(ctx, "replace", wire.OpReplace, 0, key, it, ttl)
+	return c.store(ctx, "replace", kv.OpReplace, 0, key, it, ttl)
 }
 
 // CompareAndSwap stores a record in place of the one with the number it.CAS. If there is
 // another record the error matches [ErrChanged], and if there is none [ErrNotFound].
 func (c *Client) CompareAndSwap(ctx context.Context, key []byte, it Item, ttl time.Duration) error {
-	return c.store(ctx, "compare and swap", wire.OpSet, wire.WantCompare, key, it, ttl)
+	return c.store(ctx, "compare and swap", kv.OpSet, kv.WantCompare, key, it, ttl)
 }
 
-func (c *Client) store(ctx context.Context, name string, op wire.Op, want uint32, key []byte, it Item, ttl time.Duration) error {
-	_, err := c.change(ctx, name, &wire.Request{Op: op, Want: want, Key: key, Value: it.Value, Flags: it.Flags, CAS: it.CAS, Expiry: expiry(ttl)})
+func (c *Client) store(ctx context.Context, name string, op kv.Op, want uint32, key []byte, it Item, ttl time.Duration) error {
+	_, err := c.change(ctx, name, &wire.Request{Request: kv.Request{Op: op, Want: want, Key: key, Value: it.Value, Flags: it.Flags, CAS: it.CAS, Expiry: expiry(ttl)}})
 	return err
 }
 
 // Append adds bytes to the end of a value. Without a record the error matches
 // [ErrNotStored].
 func (c *Client) Append(ctx context.Context, key, value []byte) error {
-	_, err := c.change(ctx, "append", &wire.Request{Op: wire.OpAppend, Key: key, Value: value})
+	_, err := c.change(ctx, "append", &wire.Request{Request: kv.Request{Op: kv.OpAppend, Key: key, Value: value}})
 	return err
 }
 
 // Prepend adds bytes to the beginning of a value. Without a record the error matches
 // [ErrNotStored].
 func (c *Client) Prepend(ctx context.Context, key, value []byte) error {
-	_, err := c.change(ctx, "prepend", &wire.Request{Op: wire.OpPrepend, Key: key, Value: value})
+	_, err := c.change(ctx, "prepend", &wire.Request{Request: kv.Request{Op: kv.OpPrepend, Key: key, Value: value}})
 	return err
 }
 
 // Delete removes a record. Without one the error matches [ErrNotFound].
 func (c *Client) Delete(ctx context.Context, key []byte) error {
-	_, err := c.change(ctx, "delete", &wire.Request{Op: wire.OpDelete, Key: key})
+	_, err := c.change(ctx, "delete", &wire.Request{Request: kv.Request{Op: kv.OpDelete, Key: key}})
 	return err
 }
 
 // Increment adds to a value that is a decimal number of 64 bits, and returns the sum,
 // which wraps around.
 func (c *Client) Increment(ctx context.Context, key []byte, delta uint64) (uint64, error) {
-	a, err := c.change(ctx, "increment", &wire.Request{Op: wire.OpArith, Key: key, Delta: delta})
+	a, err := c.change(ctx, "increment", &wire.Request{Request: kv.Request{Op: kv.OpArith, Key: key, Delta: delta}})
 	return a.Number, err
 }
 
 // Decrement subtracts from a value that is a decimal number of 64 bits, and returns the
 // difference, which is not less than 0.
 func (c *Client) Decrement(ctx context.Context, key []byte, delta uint64) (uint64, error) {
-	a, err := c.change(ctx, "decrement", &wire.Request{Op: wire.OpArith, Want: wire.WantDecr, Key: key, Delta: delta})
+	a, err := c.change(ctx, "decrement", &wire.Request{Request: kv.Request{Op: kv.OpArith, Want: kv.WantDecr, Key: key, Delta: delta}})
 	return a.Number, err
 }
 
 // Touch makes a record expire after ttl; 0 means never.
 func (c *Client) Touch(ctx context.Context, key []byte, ttl time.Duration) error {
-	_, err := c.change(ctx, "touch", &wire.Request{Op: wire.OpGet, Want: wire.WantTouch | wire.WantNoValue, Key: key, Expiry: expiry(ttl)})
+	_, err := c.change(ctx, "touch", &wire.Request{Request: kv.Request{Op: kv.OpGet, Want: kv.WantTouch | kv.WantNoValue, Key: key, Expiry: expiry(ttl)}})
 	return err
 }
 
@@ -88,7 +89,7 @@ func (c *Client) FlushAll(ctx context.Context) error {
 
 // flush is FlushAll of a client that has the placement of an epoch.
 func (c *Client) flush(ctx context.Context, placement uint32) error {
-	_, err := c.change(ctx, "flush", &wire.Request{Op: wire.OpFlush, Placement: placement})
+	_, err := c.change(ctx, "flush", &wire.Request{Placement: placement, Request: kv.Request{Op: kv.OpFlush}})
 	return err
 }
 
@@ -103,7 +104,7 @@ func (c *Client) TTL(ctx context.Context, key []byte) (time.Duration, error) {
 		if err != nil {
 			return 0, opError("ttl", key, err)
 		}
-		a, err := s.call(ctx, &wire.Request{Op: wire.OpGet, Want: wire.WantNoValue | wire.WantNoBump, Key: key})
+		a, err := s.call(ctx, &wire.Request{Request: kv.Request{Op: kv.OpGet, Want: kv.WantNoValue | kv.WantNoBump, Key: key}})
 		if errors.Is(err, errEnded) {
 			continue
 		}

@@ -61,9 +61,9 @@ func TestUnknownIsWhatWasSent(t *testing.T) {
 				require.Empty(t, s.calls)
 				if len(s.out) > len(waiting) {
 					sent++
-					require.ErrorIs(t, err, ErrUnknown)
+					require.ErrorIs(t, err, ErrOutcomeUnknown)
 				} else {
-					require.NotErrorIs(t, err, ErrUnknown)
+					require.NotErrorIs(t, err, ErrOutcomeUnknown)
 				}
 			})
 		}

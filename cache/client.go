@@ -107,13 +107,13 @@ type Config struct {
 	// server while other goroutines run, as in [verbs.CQConfig]: 0 means not at all. It
 	// takes the time of idle CPUs.
 	PollFor time.Duration
-	// Logger is told of connections that end; nil means none.
+	// Logger is told of connections that end; nil: silent.
 	Logger *slog.Logger
 }
 
 // Client is a client of one server. It is safe for any number of goroutines. Keys and values that
 // are passed in are the caller's again when a call returns. A change of which the outcome is not
-// known fails with [ErrUnknown], and a call without a connection with [ErrUnavailable].
+// known fails with [ErrOutcomeUnknown], and a call without a connection with [ErrUnavailable].
 type Client struct {
 	address string
 	id      [16]byte // random

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache"
-	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/cache/server"
 )
 
@@ -217,9 +217,9 @@ func TestSnapshotAndDeltas(t *testing.T) {
 	const n = 3000
 	set := func(from, to int) { // from the server's own process, which is faster
 		for i := from; i < to; i++ {
-			a, err := s.Do(ctx, &wire.Request{Op: wire.OpSet, Key: key(i), Value: strconv.AppendInt(nil, int64(i), 10)})
+			a, err := s.Do(ctx, &kv.Request{Op: kv.OpSet, Key: key(i), Value: strconv.AppendInt(nil, int64(i), 10)})
 			require.NoError(t, err)
-			require.Equal(t, wire.OK, a.Status)
+			require.Equal(t, kv.OK, a.Status)
 		}
 	}
 	set(0, n)

@@ -114,7 +114,7 @@ func TestClusterOutlivesAServer(t *testing.T) {
 	require.Equal(t, [3]uint64{2 * uint64(len(kept)), 2 * uint64(len(kept)), 0}, [3]uint64{st.Hits - before.Hits, st.Reads - before.Reads, st.Calls - before.Calls})
 	err := c.Set(ctx, lost[0], cache.Item{}, 0)
 	require.ErrorIs(t, err, cache.ErrUnavailable)
-	require.NotErrorIs(t, err, cache.ErrUnknown)
+	require.NotErrorIs(t, err, cache.ErrOutcomeUnknown)
 	require.NoError(t, c.Set(ctx, kept[0], cache.Item{Value: []byte("new")}, 0))
 	require.ErrorIs(t, c.FlushAll(ctx), cache.ErrUnavailable, "one of them was not flushed")
 
@@ -223,7 +223,7 @@ func TestClusterWithAServerThatHangs(t *testing.T) {
 		cancel()
 		for k, err := range errs {
 			if c.Server(keys[k]).Address() == addresses[i] {
-				require.ErrorIs(t, err, cache.ErrUnknown)
+				require.ErrorIs(t, err, cache.ErrOutcomeUnknown)
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 			} else {
 				require.NoError(t, err)

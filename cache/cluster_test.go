@@ -70,7 +70,7 @@ func TestFailFast(t *testing.T) {
 		c.GetMulti(ctx, [][]byte{[]byte("key")}, nil)[0].Err,
 	} {
 		require.ErrorIs(t, err, ErrUnavailable)
-		require.NotErrorIs(t, err, ErrUnknown)
+		require.NotErrorIs(t, err, ErrOutcomeUnknown)
 	}
 	require.NoError(t, c.Close())
 	_, err = c.Get(ctx, []byte("key"))

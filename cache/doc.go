@@ -64,7 +64,7 @@
 //     match either. A server with a snapshot (Snapshot in the Config of package server) keeps its
 //     records across an orderly shutdown: values, flags, CAS numbers, and the time they have
 //     left, less the time between. After a crash, or if the file is damaged, the cache is empty.
-//   - A change without a reply is not repeated; its error matches [ErrUnknown]. Reads are
+//   - A change without a reply is not repeated; its error matches [ErrOutcomeUnknown]. Reads are
 //     repeated, over a new connection if need be, until their context ends, or, with FailFast,
 //     until there is no connection.
 //   - A call with a context that has ended does nothing. If the context ends later, the call

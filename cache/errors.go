@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
+	"github.com/goverbs/goverbs/internal/operr"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -20,20 +22,20 @@ var (
 	// ErrNotNumeric: the value is not a decimal number.
 	ErrNotNumeric = errors.New("not a number")
 	// ErrTooLarge: the record is longer than the server allows.
-	ErrTooLarge = errors.New("too large")
+	ErrTooLarge = verbs.ErrTooLarge
 	// ErrNoMemory: the server has no memory free, since clients may still READ what was
 	// freed.
 	ErrNoMemory = errors.New("no memory at the server")
 	// ErrKey: a key has 1 to 250 bytes.
 	ErrKey = errors.New("a key has 1 to 250 bytes")
-	// ErrUnknown: no reply came, so the server may or may not have carried out the
+	// ErrOutcomeUnknown: no reply came, so the server may or may not have carried out the
 	// change.
-	ErrUnknown = errors.New("outcome unknown")
+	ErrOutcomeUnknown = operr.ErrOutcomeUnknown
 	// ErrUnavailable: there is no connection to the server. Nothing was changed.
 	ErrUnavailable = errors.New("server unavailable")
 	// ErrDenied: the server and this client do not agree on a tenant's key, the tenant has as
 	// many clients as it may have, or the server is not the one that this client has named.
-	ErrDenied = errors.New("denied")
+	ErrDenied = operr.ErrDenied
 	// ErrShort: the value is longer than the room for it.
 	ErrShort = errors.New("value longer than the buffer")
 	// ErrPacer: the pacer in the configuration was closed, or belongs to another device.
@@ -68,21 +70,21 @@ func opError(op string, key []byte, err error) error {
 }
 
 // outcome returns the error of a reply with status s.
-func outcome(s wire.Status) error {
+func outcome(s kv.Status) error {
 	switch s {
-	case wire.OK:
+	case kv.OK:
 		return nil
-	case wire.NotFound:
+	case kv.NotFound:
 		return ErrNotFound
-	case wire.NotStored:
+	case kv.NotStored:
 		return ErrNotStored
-	case wire.Exists:
+	case kv.Exists:
 		return ErrChanged
-	case wire.NotNumeric:
+	case kv.NotNumeric:
 		return ErrNotNumeric
-	case wire.TooLarge:
+	case kv.TooLarge:
 		return ErrTooLarge
-	case wire.NoMemory:
+	case kv.NoMemory:
 		return ErrNoMemory
 	case wire.WrongServer:
 		return ErrMoved

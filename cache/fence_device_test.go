@@ -78,18 +78,18 @@ func TestLateClientsReadNothingThroughTheTarget(t *testing.T) {
 	ctx := within(t)
 	c := dial(t, s.Addr().String(), cache.Config{DC: hasty(t)})
 	silent, gone := strand(t, s), strand(t, s)
-	a := set(t, s, key(1), []byte("old"))
+	e := set(t, s, key(1), []byte("old"))
 	set(t, s, key(2), []byte("for long"))
 	whole(t, c, 2)
 	for _, r := range []*stranded{silent, gone} {
-		rec, err := r.record(&a.Entry, key(1))
+		rec, err := r.record(&e, key(1))
 		require.NoError(t, err)
 		require.Equal(t, "old", string(rec.Value))
 	}
 	require.NoError(t, gone.conn.Close())
 
 	set(t, s, key(1), []byte("new"))
-	_, err := gone.record(&a.Entry, key(1))
+	_, err := gone.record(&e, key(1))
 	require.ErrorIs(t, err, wire.Dead, "the tombstone, in quarantine")
 	require.NotZero(t, s.Stats().Quarantine)
 	for s.Stats().Quarantine > 0 { // the others go on meanwhile
@@ -100,7 +100,7 @@ func TestLateClientsReadNothingThroughTheTarget(t *testing.T) {
 	unanswered := make(chan error, 2)
 	for _, r := range []*stranded{silent, gone} {
 		go func() {
-			_, err := r.record(&a.Entry, key(1))
+			_, err := r.record(&e, key(1))
 			unanswered <- err
 		}()
 	}

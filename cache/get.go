@@ -9,6 +9,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/latency"
 	"github.com/goverbs/goverbs/cache/internal/mirror"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // Item is a record, as Get returns and Set takes it.
@@ -244,19 +245,19 @@ func (s *session) failed(ctx context.Context, err error) error {
 
 // ask gets the record by a call.
 func (s *session) ask(ctx context.Context, key, dst []byte, grow bool) (Item, error) {
-	q := wire.Request{Op: wire.OpGet, Key: key}
+	q := wire.Request{Request: kv.Request{Op: kv.OpGet, Key: key}}
 	a, err := s.call(ctx, &q)
 	if err != nil {
 		return Item{}, err
 	}
 	switch a.Status {
-	case wire.OK:
+	case kv.OK:
 		it := Item{Value: a.Value, Flags: a.Flags, CAS: a.CAS}
 		if !grow {
 			it.Value = into(a.Value, dst, grow)
 		}
 		return shortened(it, dst, grow)
-	case wire.NotFound:
+	case kv.NotFound:
 		s.c.count.misses.Add(1)
 	}
 	return Item{}, outcome(a.Status)

@@ -14,8 +14,10 @@ import (
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/greet"
+	"github.com/goverbs/goverbs/cache/internal/hook"
 	"github.com/goverbs/goverbs/cache/internal/mirror"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/internal/testseed"
 	"github.com/goverbs/goverbs/verbs"
@@ -70,12 +72,13 @@ func connectBy(t *testing.T, by verbs.LinkConfig, address string, frames int, te
 	return r
 }
 
-func set(t *testing.T, s *server.Server, key, value []byte) wire.Reply {
+// set stores a record, and returns where it is.
+func set(t *testing.T, s *server.Server, key, value []byte) wire.Entry {
 	t.Helper()
-	a, err := s.Do(within(t), &wire.Request{Op: wire.OpSet, Key: key, Value: value})
+	a, err := s.Do(within(t), &kv.Request{Op: kv.OpSet, Key: key, Value: value})
 	require.NoError(t, err)
-	require.Equal(t, wire.OK, a.Status)
-	return a
+	require.Equal(t, kv.OK, a.Status)
+	return hook.Entry(s, key)
 }
 
 // record READs what an entry points at.
@@ -94,20 +97,20 @@ func TestLateClientIsCutOff(t *testing.T) {
 	s := serve(t, server.Config{Lease: lease})
 	r := connect(t, s, 64)
 	require.Eventually(t, func() bool { return s.Stats().Clients == 1 }, stuck, time.Millisecond)
-	a := set(t, s, key(1), []byte("old"))
-	rec, err := r.record(&a.Entry, key(1))
+	e := set(t, s, key(1), []byte("old"))
+	rec, err := r.record(&e, key(1))
 	require.NoError(t, err)
 	require.Equal(t, "old", string(rec.Value))
 
 	begin := time.Now()
 	set(t, s, key(1), []byte("new"))
-	_, err = r.record(&a.Entry, key(1))
+	_, err = r.record(&e, key(1))
 	require.ErrorIs(t, err, wire.Dead, "the tombstone, in quarantine")
 	require.NotZero(t, s.Stats().Quarantine)
 	require.Eventually(t, func() bool { st := s.Stats(); return st.Clients == 0 && st.Quarantine == 0 }, stuck, time.Millisecond)
 	require.Greater(t, time.Since(begin), lease/4)
 	require.Equal(t, uint64(1), s.Stats().Cut)
-	_, err = r.record(&a.Entry, key(1))
+	_, err = r.record(&e, key(1))
 	require.Error(t, err, "nobody answers")
 	require.Error(t, r.link.QP().Err())
 
@@ -205,14 +208,14 @@ func noise(t *testing.T) []byte {
 
 // hostileMessages are what a server that takes values of 100,000 bytes refuses.
 func hostileMessages(s *server.Server, noise []byte) map[string][]byte {
-	long := wire.AppendRequest(nil, &wire.Request{Op: wire.OpSet, Key: key(1), Value: make([]byte, 1_000_000)})
+	long := wire.AppendRequest(nil, &wire.Request{Request: kv.Request{Op: kv.OpSet, Key: key(1), Value: make([]byte, 1_000_000)}})
 	return map[string][]byte{
 		"noise":                       noise,
-		"a message of the server's":   wire.AppendReply(nil, &wire.Reply{Status: wire.OK}),
+		"a message of the server's":   wire.AppendReply(nil, &wire.Reply{Reply: kv.Reply{Status: kv.OK}}),
 		"a horizon of the future":     wire.AppendHorizon(nil, &wire.Horizon{Epoch: s.Epoch(), Applied: 1 << 40, Quiet: 1 << 40}),
 		"a horizon of another epoch":  wire.AppendHorizon(nil, &wire.Horizon{Epoch: s.Epoch() + 1, Applied: 1, Quiet: 1}),
 		"a request that is too long":  long[:4096],
-		"a request that is malformed": wire.AppendRequest(nil, &wire.Request{Op: 99}),
+		"a request that is malformed": wire.AppendRequest(nil, &wire.Request{Request: kv.Request{Op: 99}}),
 	}
 }
 

@@ -14,10 +14,11 @@ import (
 //   - get_multi and set_multi: all keys together; the calls among them count besides.
 //
 // The time while there is no connection does not count, and a call that is repeated counts for each
-// attempt that has a reply.
+// attempt that has a reply. Fields are Operation, Transport, and the histogram Nanoseconds.
 type Latency = latency.Latency
 
-// Histogram has buckets of powers of two.
+// Histogram has buckets of powers of two: N[i] counts values below 1<<i and at least half of that, the
+// last one all others; Sum is the sum of all.
 type Histogram = histogram.Counts
 
 // took counts an operation of this session that has ended. begun is when it began, by elapsed.

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache"
-	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/cache/server"
 	_ "github.com/goverbs/goverbs/cgo/simhca"
 )
@@ -39,7 +39,7 @@ func TestSimulatedLatencies(t *testing.T) {
 		_, err = through.Get(ctx, key(k))
 		require.NoError(t, err)
 	}
-	_, err = s.Do(ctx, &wire.Request{Op: wire.OpDelete, Key: key(0)})
+	_, err = s.Do(ctx, &kv.Request{Op: kv.OpDelete, Key: key(0)})
 	require.NoError(t, err)
 	require.Equal(t, map[string]uint64{"store dc": 3, "read dc": 3}, counts(through.Stats().Latencies))
 	require.Equal(t, map[string]uint64{"get tcp": 3, "touch tcp": 3}, counts(tcp.Stats().Latencies))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/latency"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // Result is the result of [Client.GetMulti] for one key.
@@ -81,7 +82,7 @@ func (s *session) askMulti(ctx context.Context, keys [][]byte, into []Result) er
 		if into[i].Err != errPending {
 			continue
 		}
-		c, err := s.start(ctx, &wire.Request{Op: wire.OpGet, Key: key})
+		c, err := s.start(ctx, &wire.Request{Request: kv.Request{Op: kv.OpGet, Key: key}})
 		if err != nil {
 			first = err
 			break
@@ -97,7 +98,7 @@ func (s *session) askMulti(ctx context.Context, keys [][]byte, into []Result) er
 		switch {
 		case err == nil:
 			r.Value, r.Flags, r.CAS, r.Err = append(r.Value[:0], a.Value...), a.Flags, a.CAS, nil
-		case a.Status == wire.NotFound:
+		case a.Status == kv.NotFound:
 			s.c.count.misses.Add(1)
 			fallthrough
 		case a.Status != 0 && !errors.Is(err, errEnded):

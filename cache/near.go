@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/mirror"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // near holds copies of records that were READ, of one session. A copy is good as long as the
@@ -138,7 +139,7 @@ func (s *session) askClock() {
 	n.asked = now
 	s.last++
 	s.calls[s.last] = &call{id: s.last, begun: s.elapsed(), done: make(chan error, 1)}
-	s.out = wire.AppendRequest(s.out, &wire.Request{ID: s.last, Epoch: s.m.Epoch(), Op: wire.OpGet, Want: wire.WantNoValue | wire.WantNoBump})
+	s.out = wire.AppendRequest(s.out, &wire.Request{ID: s.last, Epoch: s.m.Epoch(), Request: kv.Request{Op: kv.OpGet, Want: kv.WantNoValue | kv.WantNoBump}})
 	s.signal()
 	s.c.count.calls.Add(1)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/mirror"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // offline returns a client and its session, which has a map and a near cache, and no
@@ -162,7 +163,7 @@ func TestNearAsksForTheClock(t *testing.T) {
 		q, err := wire.ReadRequest(s.out)
 		require.NoError(t, err)
 		require.True(t, q.ReadOnly)
-		a := wire.Reply{ID: q.ID, Status: wire.NotFound, Epoch: 1, Clock: 60_000}
+		a := wire.Reply{ID: q.ID, Epoch: 1, Reply: kv.Reply{Status: kv.NotFound, Clock: 60_000}}
 		require.NoError(t, s.replied(wire.AppendReply(nil, &a)))
 		require.NoError(t, s.m.Deltas(&wire.Deltas{Epoch: 1, First: 1, Clock: 60_000}))
 		require.Less(t, s.m.Age(s.clock()), uint64(50))
@@ -244,7 +245,7 @@ func TestNearCopiesAfterAReplacement(t *testing.T) {
 		}
 		require.NotNil(t, heard(first))
 		require.NotNil(t, heard(second))
-		q := wire.Request{Op: wire.OpDelete, Key: []byte("key")}
+		q := wire.Request{Request: kv.Request{Op: kv.OpDelete, Key: []byte("key")}}
 		k, err := first.start(t.Context(), &q)
 		require.NoError(t, err)
 		over := c.replace(first, second, closed)
@@ -255,7 +256,7 @@ func TestNearCopiesAfterAReplacement(t *testing.T) {
 		require.True(t, second.ended.Load())
 		require.False(t, first.ended.Load())
 		require.Nil(t, heard(third))
-		require.NoError(t, first.replied(wire.AppendReply(nil, &wire.Reply{ID: k.id, Status: wire.OK})))
+		require.NoError(t, first.replied(wire.AppendReply(nil, &wire.Reply{ID: k.id, Reply: kv.Reply{Status: kv.OK}})))
 		<-over
 		require.True(t, first.ended.Load())
 		require.Nil(t, heard(third))

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache"
-	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/internal/testseed"
@@ -40,9 +40,9 @@ func narrow(t testing.TB) *pacer.Pacer {
 // put stores a value from the server's own process.
 func put(t testing.TB, s *server.Server, k, value []byte) {
 	t.Helper()
-	a, err := s.Do(context.Background(), &wire.Request{Op: wire.OpSet, Key: k, Value: value})
+	a, err := s.Do(context.Background(), &kv.Request{Op: kv.OpSet, Key: k, Value: value})
 	require.NoError(t, err)
-	require.Equal(t, wire.OK, a.Status)
+	require.Equal(t, kv.OK, a.Status)
 }
 
 // parts is how many READs a value is, by default: of a record of more than 64 KiB one for each
@@ -262,12 +262,12 @@ func TestLongValuesUnderChanges(t *testing.T) {
 	wg.Go(func() { // in the server's process
 		for v := uint64(1); running(); v++ {
 			k := int(v % keys)
-			a, err := s.Do(ctx, &wire.Request{Op: wire.OpSet, Key: key(k), Value: value(k, v)})
+			a, err := s.Do(ctx, &kv.Request{Op: kv.OpSet, Key: key(k), Value: value(k, v)})
 			if err != nil {
 				bad("set: %v", err)
 				return
 			}
-			if a.Status == wire.OK {
+			if a.Status == kv.OK {
 				floors[k].Store(v)
 				changes.Add(1)
 			}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/internal/testseed"
 )
@@ -386,7 +387,7 @@ func TestChangedRecords(t *testing.T) {
 	// The last tombstones of a key all lead to what is there. One of what was deleted leads nowhere: the server's own
 	// map has what was stored then. And those that lead from one to the next for too long are left for that.
 	remove := func(k []byte) {
-		_, err := s.Do(ctx, &wire.Request{Op: wire.OpDelete, Key: k})
+		_, err := s.Do(ctx, &kv.Request{Op: kv.OpDelete, Key: k})
 		require.NoError(t, err)
 	}
 	again := func(times int) func(k []byte) {

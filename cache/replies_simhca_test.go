@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/cache/server"
 	_ "github.com/goverbs/goverbs/cgo/simhca"
 	"github.com/goverbs/goverbs/verbs"
@@ -32,7 +33,7 @@ func TestSimulatedManyLongReplies(t *testing.T) {
 	const many = 50
 	var all []byte
 	for id := range uint64(many) {
-		all = wire.AppendRequest(all, &wire.Request{ID: id, Epoch: s.Epoch(), Op: wire.OpGet, Key: key(1)})
+		all = wire.AppendRequest(all, &wire.Request{ID: id, Epoch: s.Epoch(), Request: kv.Request{Op: kv.OpGet, Key: key(1)}})
 	}
 	sent := make(chan error, 1)
 	go func() { sent <- r.conn.Write(ctx, all) }()

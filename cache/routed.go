@@ -125,7 +125,7 @@ func (c *Cluster) repeats(r *routes, err error) bool {
 		return false
 	case errors.Is(err, ErrMoved):
 		return true
-	case r.list != nil || errors.Is(err, ErrUnknown):
+	case r.list != nil || errors.Is(err, ErrOutcomeUnknown):
 		return false
 	case errors.Is(err, errConnecting):
 		return true

@@ -13,6 +13,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/mirror"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/cache/internal/wiretest"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // narrow is a server's end that takes some messages without waiting, and others not, and replies to each
@@ -31,7 +32,7 @@ func (n *narrow) take(b []byte) error {
 		q, err := wire.ReadRequest(m)
 		if err == nil {
 			n.ids = append(n.ids, q.ID)
-			n.replies <- wire.AppendReply(nil, &wire.Reply{ID: q.ID, Status: wire.OK})
+			n.replies <- wire.AppendReply(nil, &wire.Reply{ID: q.ID, Reply: kv.Reply{Status: kv.OK}})
 		}
 		return err
 	})
@@ -88,7 +89,7 @@ func TestRequestsAreSentOnceAndInOrder(t *testing.T) {
 		for range callers {
 			all.Go(func() {
 				for range each {
-					_, err := s.call(ctx, &wire.Request{Op: wire.OpDelete, Key: []byte("key")})
+					_, err := s.call(ctx, &wire.Request{Request: kv.Request{Op: kv.OpDelete, Key: []byte("key")}})
 					assert.NoError(t, err)
 				}
 			})
@@ -113,7 +114,7 @@ func TestOneCallerSendsForItself(t *testing.T) {
 	s := newNarrowSession(t, &narrow{replies: make(chan []byte, 1)})
 	s.running.Go(func() { s.end(s.receive()) })
 	for range 100 {
-		_, err := s.call(ctx, &wire.Request{Op: wire.OpDelete, Key: []byte("key")})
+		_, err := s.call(ctx, &wire.Request{Request: kv.Request{Op: kv.OpDelete, Key: []byte("key")}})
 		require.NoError(t, err)
 	}
 	s.end(ErrClosed)
@@ -126,7 +127,7 @@ func TestMemoryOfLongValuesIsNotKept(t *testing.T) {
 		s := newNarrowSession(t, &narrow{replies: make(chan []byte, 1), every: 1})
 		s.run()
 		for range 2 {
-			_, err := s.call(t.Context(), &wire.Request{Op: wire.OpSet, Key: []byte("key"), Value: make([]byte, 3*maxOut)})
+			_, err := s.call(t.Context(), &wire.Request{Request: kv.Request{Op: kv.OpSet, Key: []byte("key"), Value: make([]byte, 3*maxOut)}})
 			require.NoError(t, err)
 			synctest.Wait()
 			s.mu.Lock()

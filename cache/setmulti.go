@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/latency"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/internal/backoff"
 )
 
@@ -72,7 +73,7 @@ func (c *Client) SetMulti(ctx context.Context, puts []Entry, into []error) []err
 }
 
 func (p *Entry) request() wire.Request {
-	return wire.Request{Op: wire.OpSet, Key: p.Key, Value: p.Value, Flags: p.Flags, Expiry: expiry(p.TTL)}
+	return wire.Request{Request: kv.Request{Op: kv.OpSet, Key: p.Key, Value: p.Value, Flags: p.Flags, Expiry: expiry(p.TTL)}}
 }
 
 // setMulti stores the pending records. Those that the server has no memory for stay
@@ -102,9 +103,9 @@ func (s *session) setMulti(ctx context.Context, puts []Entry, into []error) (err
 		switch {
 		case lost != nil:
 			into[i] = opError("set", puts[i].Key, s.unknown(lost))
-		case a.Status == wire.OK:
+		case a.Status == kv.OK:
 			into[i] = nil
-		case a.Status != wire.NoMemory:
+		case a.Status != kv.NoMemory:
 			into[i] = opError("set", puts[i].Key, outcome(a.Status))
 		}
 	}

@@ -90,7 +90,7 @@ func TestSetMulti(t *testing.T) {
 	cancel()
 	for _, err := range c.SetMulti(ended, puts, nil) {
 		require.ErrorIs(t, err, context.Canceled)
-		require.NotErrorIs(t, err, cache.ErrUnknown)
+		require.NotErrorIs(t, err, cache.ErrOutcomeUnknown)
 	}
 	require.NoError(t, c.Close())
 	for _, err := range c.SetMulti(ctx, puts, nil) {

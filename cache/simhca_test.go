@@ -18,7 +18,7 @@ import (
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/greet"
-	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/cache/server"
 	_ "github.com/goverbs/goverbs/cgo/simhca"
 	"github.com/goverbs/goverbs/dc"
@@ -104,7 +104,7 @@ func TestSimulatedCache(t *testing.T) {
 	require.Equal(t, long, it.Value)
 	cluster, err := cache.DialCluster(ctx, []string{s.Addr().String()}, cache.ClusterConfig{Config: cache.Config{DC: i}})
 	require.NoError(t, err)
-	canceltest.Methods(t, c, []any{keys[0], &wire.Request{Op: wire.OpDelete, Key: keys[0]}})
+	canceltest.Methods(t, c, []any{keys[0], &kv.Request{Op: kv.OpDelete, Key: keys[0]}})
 	canceltest.Methods(t, cluster, []any{keys[0]})
 	over, cancel := context.WithCancel(ctx)
 	cancel()

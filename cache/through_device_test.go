@@ -89,7 +89,7 @@ func TestHitThroughAnInitiatorIsOneREAD(t *testing.T) {
 // Through the target no client WRITEs a record.
 func TestTargetIsForREADs(t *testing.T) {
 	s := serve(t, byDC)
-	place := set(t, s, key(1), []byte("record")).Entry.Place
+	place := set(t, s, key(1), []byte("record")).Place
 	r := strand(t, s)
 	require.Error(t, r.write(r.regions[place.Region()].At(uint64(place.Offset()))))
 	it, err := dial(t, s.Addr().String(), cache.Config{}).Get(within(t), key(1))

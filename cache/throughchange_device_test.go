@@ -101,7 +101,7 @@ func TestWarmRestartThroughAnInitiator(t *testing.T) {
 					case err == nil:
 						unknown.Add(-1)
 						sum.Store(int64(n))
-					case !errors.Is(err, cache.ErrUnknown):
+					case !errors.Is(err, cache.ErrOutcomeUnknown):
 						t.Error(err)
 						return
 					}

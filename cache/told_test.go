@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/cache/internal/wiretest"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -103,9 +104,9 @@ func TestClientSaysHowFarItIs(t *testing.T) {
 		require.Equal(t, seq, s.said.Quiet)
 		require.Empty(t, heard(ask()))
 		require.Empty(t, heard(change()))
-		c, err := s.start(t.Context(), &wire.Request{Op: wire.OpDelete, Key: []byte("key")})
+		c, err := s.start(t.Context(), &wire.Request{Request: kv.Request{Op: kv.OpDelete, Key: []byte("key")}})
 		require.NoError(t, err)
-		require.Equal(t, []wire.Kind{wire.KindHorizon, wire.KindRequest}, heard(wire.AppendReply(nil, &wire.Reply{ID: c.id, Epoch: 1, Status: wire.OK})))
+		require.Equal(t, []wire.Kind{wire.KindHorizon, wire.KindRequest}, heard(wire.AppendReply(nil, &wire.Reply{ID: c.id, Epoch: 1, Reply: kv.Reply{Status: kv.OK}})))
 		_, err = s.wait(t.Context(), c)
 		require.NoError(t, err)
 		s.end(ErrClosed)
@@ -186,7 +187,7 @@ func TestClientDoesNotGoBack(t *testing.T) {
 			h.say <- wire.AppendDeltas(nil, &wire.Deltas{Epoch: 1, First: seq + 1, Clock: 1, List: []wire.Delta{{Change: wire.ChangePut, Entry: e}}})
 			synctest.Wait()
 			if seq == 0 {
-				_, err := s.start(t.Context(), &wire.Request{Op: wire.OpDelete, Key: []byte("key")})
+				_, err := s.start(t.Context(), &wire.Request{Request: kv.Request{Op: kv.OpDelete, Key: []byte("key")}})
 				require.NoError(t, err)
 			}
 		}
@@ -205,7 +206,7 @@ func TestClientHearsOddThings(t *testing.T) {
 	s.first = make(chan struct{})
 	require.NoError(t, s.begin(wire.AppendMap(nil, &wire.Map{Epoch: 1})))
 	s.calls[7] = &call{id: 7, done: make(chan error, 1)}
-	require.NoError(t, s.replied(wire.AppendReply(nil, &wire.Reply{ID: 7, Epoch: 1, Status: wire.NoMemory})))
+	require.NoError(t, s.replied(wire.AppendReply(nil, &wire.Reply{ID: 7, Epoch: 1, Reply: kv.Reply{Status: kv.NoMemory}})))
 	require.True(t, s.tell)
 	require.Len(t, s.wake, 1)
 	require.NoError(t, s.begin(wire.AppendMap(nil, &wire.Map{Epoch: 1, Seq: 5})))
@@ -217,7 +218,7 @@ func TestClientSendsNoValueThatIsTooLong(t *testing.T) {
 	s := newNarrowSession(t, &narrow{replies: make(chan []byte, 8)})
 	s.first = make(chan struct{})
 	set := func(n int) error {
-		_, err := s.start(t.Context(), &wire.Request{Op: wire.OpSet, Key: []byte("k"), Value: make([]byte, n)})
+		_, err := s.start(t.Context(), &wire.Request{Request: kv.Request{Op: kv.OpSet, Key: []byte("k"), Value: make([]byte, n)}})
 		return err
 	}
 	require.NoError(t, set(100), "the server has not said")
@@ -232,11 +233,11 @@ func TestClientSendsNoValueThatIsTooLong(t *testing.T) {
 	errs := []error{errPending, errPending}
 	require.NoError(t, s.setMulti(ended, puts, errs))
 	require.ErrorIs(t, errs[0], ErrTooLarge)
-	require.ErrorIs(t, errs[1], ErrUnknown, "it was sent, and nobody waits")
+	require.ErrorIs(t, errs[1], ErrOutcomeUnknown, "it was sent, and nobody waits")
 	s.c.now.Store(s)
-	a, err := s.c.Do(t.Context(), &wire.Request{Op: wire.OpSet, Key: []byte("k"), Value: make([]byte, 11)})
+	a, err := s.c.Do(t.Context(), &kv.Request{Op: kv.OpSet, Key: []byte("k"), Value: make([]byte, 11)})
 	require.NoError(t, err)
-	require.Equal(t, wire.TooLarge, a.Status)
+	require.Equal(t, kv.TooLarge, a.Status)
 }
 
 // A target is not taken twice: a client that switched to the one that it READs through would forget that.

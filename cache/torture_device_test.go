@@ -23,6 +23,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/dc"
@@ -190,7 +191,7 @@ func tortureAll(t *testing.T, s *server.Server, length time.Duration, enough uin
 				}
 				if errors.Is(err, cache.ErrNoMemory) {
 					continue
-				} else if errors.Is(err, cache.ErrUnknown) && ctx.Err() == nil && !testing.Short() {
+				} else if errors.Is(err, cache.ErrOutcomeUnknown) && ctx.Err() == nil && !testing.Short() {
 					t.Logf("key %d is not changed any more: %v", k, err) // it was late: hours on a busy machine have such moments
 					w.unknown = true
 					continue
@@ -213,7 +214,7 @@ func tortureAll(t *testing.T, s *server.Server, length time.Duration, enough uin
 		rng := rand.New(rand.NewPCG(seed, 1000))
 		for running() {
 			for range 5 {
-				q := wire.Request{Op: wire.OpSet, Key: strconv.AppendInt(nil, rng.Int64N(1000), 10), Value: make([]byte, rng.IntN(1<<rng.IntN(15)))}
+				q := kv.Request{Op: kv.OpSet, Key: strconv.AppendInt(nil, rng.Int64N(1000), 10), Value: make([]byte, rng.IntN(1<<rng.IntN(15)))}
 				if _, err := s.Do(ctx, &q); err != nil {
 					bad("load: %v", err)
 					return

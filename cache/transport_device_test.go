@@ -18,6 +18,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/ci/lab"
 )
@@ -139,7 +140,7 @@ func TestHostileStreams(t *testing.T) {
 	c := greeted(t, at)
 	var deaf []byte
 	for range 1000 {
-		deaf = wire.AppendRequest(deaf, &wire.Request{Op: wire.OpGet, Key: key(1)})
+		deaf = wire.AppendRequest(deaf, &wire.Request{Request: kv.Request{Op: kv.OpGet, Key: key(1)}})
 	}
 	_ = c.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
 	for err == nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/mirror"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/dc"
 )
 
@@ -122,11 +123,11 @@ func TestReplacedSessionEndsNoCall(t *testing.T) {
 		over: make(chan struct{}), idle: make(chan struct{}), calls: map[uint64]*call{},
 	}
 	s.live, s.stop = context.WithCancel(c.ctx)
-	q := wire.Request{Op: wire.OpDelete, Key: []byte("key")}
+	q := wire.Request{Request: kv.Request{Op: kv.OpDelete, Key: []byte("key")}}
 	k, err := s.start(t.Context(), &q)
 	require.NoError(t, err)
 	require.False(t, s.endIdle(errReplaced))
-	require.NoError(t, s.replied(wire.AppendReply(nil, &wire.Reply{ID: k.id, Status: wire.OK})))
+	require.NoError(t, s.replied(wire.AppendReply(nil, &wire.Reply{ID: k.id, Reply: kv.Reply{Status: kv.OK}})))
 	_, err = s.wait(t.Context(), k)
 	require.NoError(t, err)
 	require.True(t, s.endIdle(errReplaced))
@@ -141,7 +142,7 @@ func TestReplacedSessionEndsNoCall(t *testing.T) {
 	k, err = s.start(t.Context(), &q)
 	require.NoError(t, err)
 	time.AfterFunc(30*time.Millisecond, func() {
-		_ = s.replied(wire.AppendReply(nil, &wire.Reply{ID: k.id, Status: wire.OK}))
+		_ = s.replied(wire.AppendReply(nil, &wire.Reply{ID: k.id, Reply: kv.Reply{Status: kv.OK}}))
 	})
 	c.drain(s)
 	_, err = s.wait(t.Context(), k)

@@ -86,6 +86,18 @@ void gv_sq_reset(struct gv_sq *s)
 
 uint32_t gv_sq_outstanding(struct gv_sq *s) { return gv_load(&s->head) - gv_load(&s->tail); }
 
+uint32_t gv_cq_outstanding(struct gv_cq *c)
+{
+	uint32_t n = 0;
+
+	pthread_mutex_lock(&c->lock);
+	for (int i = 0; i < GV_BUCKETS; i++)
+		for (struct gv_sq *s = c->sqs[i]; s; s = s->link)
+			n += gv_sq_outstanding(s);
+	pthread_mutex_unlock(&c->lock);
+	return n;
+}
+
 /* A request that fails completes, whether it is signaled or not. */
 static int completes(const struct gv_slot *slot, uint64_t id, int failed)
 {

@@ -82,6 +82,9 @@ void gv_sq_reset(struct gv_sq *s);
 /* How many requests may still be under way. */
 uint32_t gv_sq_outstanding(struct gv_sq *s);
 
+/* The same of all queue pairs that are counted with a completion queue. */
+uint32_t gv_cq_outstanding(struct gv_cq *c);
+
 /* Credits n completions, each at the start of stride bytes. */
 void gv_completed(struct gv_cq *c, const void *wcs, size_t stride, int n);
 

@@ -16,6 +16,8 @@ package cgo
 #cgo nocallback gv_wait_step
 #cgo noescape gv_post_poll
 #cgo nocallback gv_post_poll
+#cgo noescape gv_boottime
+#cgo nocallback gv_boottime
 #cgo noescape gv_post_all
 #cgo nocallback gv_post_all
 #include "shim.h"
@@ -72,17 +74,20 @@ func WaitStep(ch CompChannel, cq CQ, path PollPath, armed *bool, notify Notify, 
 	return n, err
 }
 
-// PostPoll posts the first n work requests and polls cq up to spins+1 times.
-func PostPoll(qp QP, path PostPath, c *SendChain, n int, cq CQ, poll PollPath, wcs []WC, spins uint32) (accepted, got int, err error) {
+// PostPoll posts the first n work requests and polls cq up to spins+1 times. times may be nil.
+func PostPoll(qp QP, path PostPath, c *SendChain, n int, cq CQ, poll PollPath, wcs []WC, spins uint32, times *Times) (accepted, got int, err error) {
 	var g C.int
 	r := C.gv_post_poll(C.uintptr_t(qp), C.uintptr_t(path), at(&c.WRs[0]), C.uint32_t(n),
-		C.uintptr_t(cq), C.uintptr_t(poll), cWC(wcs), C.int(len(wcs)), C.uint32_t(spins), &g)
+		C.uintptr_t(cq), C.uintptr_t(poll), cWC(wcs), C.int(len(wcs)), C.uint32_t(spins), &g, (*C.struct_gv_times)(unsafe.Pointer(times)))
 	if accepted, err = posted(r); err != nil {
 		return accepted, 0, err
 	}
 	got, err = polled(g)
 	return accepted, got, err
 }
+
+// Boottime returns the time of CLOCK_BOOTTIME, in nanoseconds, or 0 if there is none.
+func Boottime() int64 { return int64(C.gv_boottime()) }
 
 // NewPollPath makes a path on which completions credit the send queues of the
 // queue pairs that were made with it ([QPInit.SendPath]). It lives as long as
@@ -114,6 +119,15 @@ func ResetPostPath(p PostPath) {
 // Outstanding is how many sends of a path other than [PostPlain] may still be
 // under way.
 func Outstanding(p PostPath) int { return int(C.gv_sq_outstanding(ptr[C.struct_gv_sq](p))) }
+
+// OutstandingIn is how many sends that complete on a poll path may still be under way, of post
+// paths other than [PostPlain].
+func OutstandingIn(p PollPath) int {
+	if p <= PollRXE {
+		return 0
+	}
+	return int(C.gv_cq_outstanding(ptr[C.struct_gv_cq](p)))
+}
 
 // Callable are the operations (enum ibv_qp_create_send_ops_flags) that a path
 // other than [PostPlain] has, of those asked for, and GV_OP_RAW of extended.h.

@@ -127,6 +127,13 @@ func _(g WCEx, c C.struct_gv_wc_ex) {
 	_ = same{}[(unsafe.Offsetof(g.Sender)-unsafe.Offsetof(c.sender))|(unsafe.Sizeof(g.Sender)-unsafe.Sizeof(c.sender))]
 }
 
+func _(g Times, c C.struct_gv_times) {
+	_ = same{}[(unsafe.Offsetof(g.Posted)-unsafe.Offsetof(c.posted))|(unsafe.Sizeof(g.Posted)-unsafe.Sizeof(c.posted))]
+	_ = same{}[(unsafe.Offsetof(g.Over)-unsafe.Offsetof(c.over))|(unsafe.Sizeof(g.Over)-unsafe.Sizeof(c.over))]
+	_ = same{}[(unsafe.Offsetof(g.Bound)-unsafe.Offsetof(c.bound))|(unsafe.Sizeof(g.Bound)-unsafe.Sizeof(c.bound))]
+	_ = same{}[unsafe.Sizeof(g)-unsafe.Sizeof(c)]
+}
+
 func _(g Posting, c C.struct_gv_posting) {
 	_ = same{}[(unsafe.Offsetof(g.queue)-unsafe.Offsetof(c.queue))|(unsafe.Sizeof(g.queue)-unsafe.Sizeof(c.queue))]
 	_ = same{}[(unsafe.Offsetof(g.how)-unsafe.Offsetof(c.how))|(unsafe.Sizeof(g.how)-unsafe.Sizeof(c.how))]

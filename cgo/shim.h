@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <infiniband/verbs.h>
 #include <rdma/ib_user_verbs.h>
@@ -171,17 +172,72 @@ static inline int gv_wait_step(uintptr_t channel, uintptr_t cq, uintptr_t path, 
 	return gv_poll_once(cq, path, wc, n);
 }
 
+static inline int64_t gv_clock(clockid_t clock)
+{
+	struct timespec ts;
+
+	if (clock_gettime(clock, &ts))
+		return 0;
+	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+/* The time of CLOCK_BOOTTIME, in ns, or 0. libc reads it in the vDSO, without a system call. */
+static inline int64_t gv_boottime(void) { return gv_clock(CLOCK_BOOTTIME); }
+
+/* Struct gv_times of Times in types.go. */
+struct gv_times {
+	int64_t posted, over;
+	uint8_t bound;
+};
+
+/* A reading of CLOCK_BOOTTIME, and one of a coarse clock before it. */
+static struct {
+	int64_t time, coarse;
+} gv_read;
+
+/* How old a reading may be that bounds a time, in ns of a clock that stands still in suspension. */
+#define GV_RECENT 4000000
+
+/*
+ * A time not after now. The coarse clock costs a fifth of the other and says whether there is a
+ * recent reading. Whatever it says, the time is one that has been: if the host was suspended since,
+ * or another thread is about to write the two, it is older than the coarse clock says.
+ */
+static inline int64_t gv_bound(int64_t coarse)
+{
+	int64_t age = coarse - __atomic_load_n(&gv_read.coarse, __ATOMIC_RELAXED);
+	int64_t time = __atomic_load_n(&gv_read.time, __ATOMIC_RELAXED);
+
+	return time && age >= 0 && age < GV_RECENT ? time : gv_boottime();
+}
+
 /*
  * Posts a chain and polls a queue in one crossing. *got is set only if all of
- * the chain was accepted.
+ * the chain was accepted. times, unless it is NULL, gets the time before the post and,
+ * if there are completions, the time after the poll. With bound, the first may be earlier.
  */
 static inline uint64_t gv_post_poll(uintptr_t qp, uintptr_t how, uintptr_t wr, uint32_t n,
 				    uintptr_t cq, uintptr_t path, struct ibv_wc *wc, int max,
-				    uint32_t spins, int *got)
+				    uint32_t spins, int *got, struct gv_times *times)
 {
-	uint64_t r = gv_post_send(qp, how, (struct ibv_send_wr *)wr, n);
+	int64_t coarse = 0;
+	uint64_t r;
 
+	if (times && times->bound) {
+		coarse = gv_clock(CLOCK_MONOTONIC_COARSE);
+		times->posted = gv_bound(coarse);
+	} else if (times) {
+		times->posted = gv_boottime();
+	}
+	r = gv_post_send(qp, how, (struct ibv_send_wr *)wr, n);
 	*got = (uint32_t)r ? 0 : gv_poll(cq, path, wc, max, spins);
+	if (times) {
+		times->over = *got > 0 ? gv_boottime() : 0;
+		if (coarse && times->over) {
+			__atomic_store_n(&gv_read.time, times->over, __ATOMIC_RELAXED);
+			__atomic_store_n(&gv_read.coarse, coarse, __ATOMIC_RELAXED);
+		}
+	}
 	return r;
 }
 

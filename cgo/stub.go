@@ -35,6 +35,7 @@ func FreePollPath(PollPath)                                       {}
 func FreePostPath(PostPath)                                       {}
 func ResetPostPath(PostPath)                                      {}
 func Outstanding(PostPath) int                                    { return 0 }
+func OutstandingIn(PollPath) int                                  { return 0 }
 func Callable(PostPath) uint64                                    { return 0 }
 func OpOf(uint32) uint64                                          { return 0 }
 func FlushOffset() uintptr                                        { return 0 }
@@ -109,12 +110,13 @@ func EventTypeString(uint32) string                                   { return "
 func CreateCompChannel(Context) (CompChannel, int, error)             { return 0, -1, ErrUnsupported }
 func TakeAsyncEvent(Context, *AsyncEvent) (bool, error)               { return false, ErrUnsupported }
 func AckAsyncEvent(*AsyncEvent)                                       {}
+func Boottime() int64                                                 { return 0 }
 
 func RegMR(PD, uintptr, int, uint64, uint32) (mr MR, lkey, rkey uint32, err error) {
 	return 0, 0, 0, ErrUnsupported
 }
 
-func PostPoll(QP, PostPath, *SendChain, int, CQ, PollPath, []WC, uint32) (accepted, got int, err error) {
+func PostPoll(QP, PostPath, *SendChain, int, CQ, PollPath, []WC, uint32, *Times) (accepted, got int, err error) {
 	return 0, 0, ErrUnsupported
 }
 

@@ -45,16 +45,23 @@ func (i *Initiator) Do(ctx context.Context, p *Peer, r Request) error {
 	c.one[0] = r
 	c.one[0].Quiet = false
 	_, _, found, err := i.give(p, c.one[:], c, 0)
-	c.one[0] = Request{}
+	c.one[0].List = nil
+	i.polling++
+	i.unlock()
+	found.Dispatch()
+	i.mu.Lock()
+	i.polling--
+	over := err != nil || c.left == 0 // mostly
 	if err == nil {
+		err = c.err
+	}
+	if over {
+		i.release(c)
+	} else {
 		i.doers = append(i.doers, &c.waiter)
 	}
 	i.unlock()
-	found.Dispatch()
-	if err != nil {
-		i.mu.Lock()
-		i.release(c)
-		i.mu.Unlock()
+	if over {
 		return err
 	}
 	return i.finishWait(ctx, p, c)

@@ -1,7 +1,6 @@
 package dc
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -24,7 +23,7 @@ var (
 	// ErrUnreachable: the target did not reply to connect packets in time, or with
 	// [ErrSession] to the request itself; with hardware, which connects by itself, it comes
 	// with ErrSession only.
-	ErrUnreachable = session.ErrUnreachable
+	ErrUnreachable = verbs.ErrUnreachable
 	// ErrSession: the session ended under the request: the target died, was
 	// restarted or took its responder context back, had no receive for a long WRITE with
 	// immediate ([ErrNoReceive]), or an earlier request of
@@ -48,11 +47,11 @@ var (
 	// ErrInUse: there are requests under way.
 	ErrInUse = verbs.ErrInUse
 	// ErrTimeout: the request's [Request.Timeout] was over before it was posted to
-	// the device; it was not carried out.
-	ErrTimeout = context.DeadlineExceeded
+	// the device; it was not carried out. The end of a context has the context's error.
+	ErrTimeout = operr.ErrTimeout
 	// ErrCanceled: the request was taken back by [Initiator.Cancel]; it was not
 	// carried out.
-	ErrCanceled = context.Canceled
+	ErrCanceled = operr.ErrCanceled
 
 	errNotMine = fmt.Errorf("%w: the peer is another initiator's", verbs.ErrAttributes)
 )

@@ -141,6 +141,7 @@ func (h *hardware) addDCI(streams, errored int) error {
 	if q.batch, err = h.i.d.NewBatch(qp, c.Depth); err != nil {
 		return err
 	}
+	driver.KeepsOpen(q.batch) // it posts with the lock: DCIs close later, and address handles with it
 	return driver.ActivateWith(qp, h.connect())
 }
 
@@ -251,25 +252,25 @@ func (h *hardware) place(p *Peer, n int) (place, error) {
 	return place{p, &h.dcis[d.Index].ring, d.Position(0), n}, nil
 }
 
-func (h *hardware) transmit(at place, _ int) (posted int, looked bool, found verbs.Polled, err error) {
+func (h *hardware) transmit(at place, look int) (posted int, looked bool, found verbs.Polled, err error) {
 	x := at.peer.a.hard
-	if err := h.postAll(x, at.room); err != nil {
+	if found, err = h.postAll(x, at.room, look); err != nil {
 		h.core.Settle(&x.m)
-		return 0, false, found, err
+		return 0, look >= 0, found, err
 	}
 	h.hits += uint64(at.room)
-	return at.room, false, found, nil
+	return at.room, look >= 0, found, nil
 }
 
 // post posts n requests that waited. One that is refused fails alone.
 func (h *hardware) post(x *hardPeer, n int) {
-	if h.postAll(x, n) == nil {
+	if _, err := h.postAll(x, n, -1); err == nil {
 		return
 	}
 	d := x.m.DCI()
 	r := &h.dcis[d.Index].ring
 	for ; n > 0; n-- {
-		if err := h.postAll(x, 1); err != nil {
+		if _, err := h.postAll(x, 1, -1); err != nil {
 			e := r.at(d.Position(0))
 			h.i.finish(e, opError("post to", e.peer.addr.String(), err))
 			for k := range n - 1 {
@@ -280,7 +281,8 @@ func (h *hardware) post(x *hardPeer, n int) {
 	h.core.Settle(&x.m)
 }
 
-func (h *hardware) postAll(x *hardPeer, n int) error {
+// postAll posts n requests, or none and returns an error. look is as for transmit.
+func (h *hardware) postAll(x *hardPeer, n, look int) (found verbs.Polled, err error) {
 	d := x.m.DCI()
 	q := &h.dcis[d.Index]
 	to := x.to
@@ -291,13 +293,19 @@ func (h *hardware) postAll(x *hardPeer, n int) error {
 	for k := range n {
 		q.ring.at(d.Position(k)).add(q.batch, h.i.d.ID(d.Number(k)), verbs.Signaled)
 	}
-	if _, err := q.batch.Post(); err != nil {
-		return err
+	posted := 0
+	if look >= 0 {
+		posted, found, err = h.i.d.PostPoll(q.batch, look)
+	} else {
+		posted, err = q.batch.Post()
+	}
+	if posted == 0 {
+		return found, err
 	}
 	for range n {
 		h.core.Posted(&x.m)
 	}
-	return nil
+	return found, nil // an error of the queue is told by Lost
 }
 
 func (h *hardware) enqueue(p *Peer, n int) {

@@ -55,7 +55,7 @@ func (c *Client) Update(ctx context.Context, slot int, change func(old []byte) (
 		res, err = j.unlock(ctx, err)
 	}
 	if err == nil {
-		err = j.outcome(ctx, res.Commit)
+		err = j.outcome(ctx, &res)
 	}
 	if err != nil {
 		return res, opError("update", slot, err)

@@ -41,7 +41,7 @@ type Result struct {
 
 // Client reads and changes the records of a target's region. A slot is a lock and its records;
 // a [Chain] is a list of accesses to the records of one slot. All methods are safe for concurrent use; operations of several goroutines are under way together. Read
-// allocates nothing once the client has its memory, an update the [Commit].
+// and Update allocate nothing once the client has its memory.
 type Client struct {
 	cfg    Config
 	l      memory.Layout
@@ -65,6 +65,7 @@ type Client struct {
 	held      map[*Lock]struct{}
 	stats     Stats
 	pending   map[*Commit]struct{}
+	settled   *Commit              // is over, without an error
 	failed    map[*Commit]struct{} // with errors that no call has returned, for Flush
 	old       error                // of the ends of earlier sessions, for Close
 
@@ -97,6 +98,8 @@ func newClient(cfg Config, l memory.Layout, s *session) *Client {
 		bits: map[int]*bit{}, held: map[*Lock]struct{}{}, pending: map[*Commit]struct{}{}, failed: map[*Commit]struct{}{},
 	}
 	c.over, c.stop = context.WithCancel(context.Background())
+	c.settled = &Commit{c: c, ended: true}
+	c.settled.over.happen()
 	return c
 }
 
@@ -172,6 +175,7 @@ func (c *Client) Flush(ctx context.Context) error {
 		var one *Commit
 		for p := range c.pending {
 			one = p
+			one.waits++
 			break
 		}
 		if one == nil {
@@ -184,10 +188,19 @@ func (c *Client) Flush(ctx context.Context) error {
 			return errors.Join(errs...)
 		}
 		c.mu.Unlock()
-		if err := one.await(ctx); err != nil {
+		err := one.await(ctx)
+		c.waited(one)
+		if err != nil {
 			return err
 		}
 	}
+}
+
+// waited ends a wait for a pending commit.
+func (c *Client) waited(p *Commit) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.waits--
 }
 
 // Close waits up to a second for what is under way, ends the session and frees

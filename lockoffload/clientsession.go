@@ -13,12 +13,16 @@ import (
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // now is the clock for clients' leases and for the time of READs. It counts while the
 // host is suspended, as the target's does. (The target's clock need not: one that stands
 // still makes the target wait longer.)
 var now = boottime.Now
+
+// times returns when a call's list was posted, and when it was over or 0, by that clock.
+var times = driver.Times
 
 // session is a client's side of one admission: a connection, an identity and a
 // lease.

@@ -16,6 +16,7 @@ type Commit struct {
 	over  event
 	err   error       // once over
 	ended bool        // under the client's mu
+	waits int         // calls of Flush and others that wait for it, under the client's mu
 	asked atomic.Bool // a call has returned the error, or will
 
 	j      *job          // until it is over
@@ -70,7 +71,12 @@ func (p *Commit) await(ctx context.Context) error {
 // postLast posts the list with which the job's machine ends, in the background if there is
 // no room for it before the context ends: it gives something back.
 func (j *job) postLast(ctx context.Context) (*Commit, error) {
-	p := &Commit{c: j.c, s: j.s, slot: j.slot, j: j}
+	p := j.commit
+	if p == nil {
+		p = &Commit{c: j.c}
+	}
+	j.commit = nil
+	p.s, p.slot, p.j = j.s, j.slot, j
 	p.flight.list, p.flight.then = j.m.Base().Ops, p
 	j.holders.Add(1)
 	switch err := p.s.line.post(ctx, &p.flight, j.mr); {
@@ -100,6 +106,22 @@ func (p *Commit) register() {
 	if !p.ended {
 		p.c.pending[p] = struct{}{}
 	}
+}
+
+// reuse keeps the commit of a change that has been waited for, without an error, for the job's next
+// one, unless another call waits for it. It returns one that is over, for the result.
+func (j *job) reuse(p *Commit) *Commit {
+	c := j.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p.waits > 0 || p.room != nil || !p.flight.call.Done() { // the goroutine that polls is about to end it
+		return p
+	}
+	p.s, p.ended, p.flight.posted = nil, false, false
+	p.asked.Store(false)
+	p.over.ch.Store(nil)
+	j.commit = p
+	return c.settled
 }
 
 // executed ends the job and the commit, after the list has ended or could not be posted.

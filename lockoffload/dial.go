@@ -26,7 +26,7 @@ type DialConfig struct {
 	NoAgent bool
 	// Dialer connects, over TLS for instance; nil means TCP.
 	Dialer func(ctx context.Context, network, address string) (net.Conn, error)
-	Logger *slog.Logger // as in [Config]
+	Logger *slog.Logger // as in [Config]; nil: silent
 }
 
 // Dial makes a client of the target that listens at an address, see [Listen]. Queue
@@ -252,7 +252,7 @@ func (c *Client) Redial(ctx context.Context) error {
 		if err == nil {
 			err = c.redial(ctx)
 		}
-		if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrConfig) || errors.Is(err, ErrRestarted) || errors.Is(err, ErrKey) {
+		if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrConfig) || errors.Is(err, ErrRestarted) || errors.Is(err, ErrDenied) {
 			return err
 		}
 		if over := pauses.Wait(ctx); over != nil {

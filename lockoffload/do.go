@@ -36,8 +36,8 @@ func (c *Client) UseAgent(agent *Caller) {
 // nothing was changed, and with [ErrOutcomeUnknown] it cannot be told. With ErrVersionMismatch
 // the accesses that read were performed all the same.
 //
-// ch and its memory are the caller's again when Do returns. It allocates nothing for
-// chains that only read, and the [Commit] for others that it carries out from here.
+// ch and its memory are the caller's again when Do returns. It allocates nothing, but the
+// [Commit] of an asynchronous chain.
 func (c *Client) Do(ctx context.Context, ch *Chain) (Result, error) {
 	res, err := c.do(ctx, ch)
 	if err != nil {
@@ -128,7 +128,8 @@ func (c *Client) doHere(ctx context.Context, ch *Chain) (Result, error) {
 	if err != nil || ch.Async {
 		return res, err
 	}
-	return res, j.outcome(ctx, res.Commit)
+	err = j.outcome(ctx, &res)
+	return res, err
 }
 
 // change has the Change of a chain set the data to be written.
@@ -162,7 +163,7 @@ func (j *job) read(ctx context.Context, tries int) (Result, error) {
 		m.Protocol = machine.ProtocolReadChain
 	}
 	m.Tags, m.Accesses, m.Tries, m.Grant.Slot = &j.s.tags, j.accesses, cmp.Or(tries, j.c.cfg.Retry.Tries), j.slot
-	m.Reading, m.Data, m.Now, m.InTime = true, true, now, machine.ReadTime(j.s.lease)
+	m.Reading, m.Data, m.InTime = true, true, machine.ReadTime(j.s.lease)
 	j.prepare(m)
 	_, err := j.drive(ctx)
 	return Result{Tries: m.Reads + m.Tried, Protocol: Protocol(m.Protocol), Version: m.Version}, err
@@ -199,9 +200,13 @@ func (j *job) unlockUnless(returned *bool) {
 }
 
 // outcome waits for the outcome of a change.
-func (j *job) outcome(ctx context.Context, commit *Commit) error {
-	err := commit.Wait(ctx)
-	if err != nil && j.chain.Wrote && ctx.Err() != nil && !errors.Is(err, ErrOutcomeUnknown) {
+func (j *job) outcome(ctx context.Context, res *Result) error {
+	err := res.Commit.Wait(ctx)
+	if err == nil {
+		res.Commit = j.reuse(res.Commit)
+		return nil
+	}
+	if j.chain.Wrote && ctx.Err() != nil && !errors.Is(err, ErrOutcomeUnknown) {
 		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
 	return err

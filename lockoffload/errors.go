@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/goverbs/goverbs/internal/operr"
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
@@ -21,16 +22,16 @@ var (
 	ErrLost = machine.ErrLost
 	// ErrOutcomeUnknown says that WRITEs were posted and that no reply came for
 	// them: each record has its old or its new data.
-	ErrOutcomeUnknown = errors.New("outcome unknown")
+	ErrOutcomeUnknown = operr.ErrOutcomeUnknown
 	// ErrBroken says that the connection failed. Without ErrOutcomeUnknown
 	// beside it, nothing was changed. See [Client.Reconnect].
 	ErrBroken = errors.New("connection failed")
 	// ErrRecord says that neither copy of a record is valid.
 	ErrRecord = memory.ErrRecord
 	// ErrConfig says that an argument is out of range.
-	ErrConfig = memory.ErrConfig
-	// ErrKey says that client and target do not have the same key.
-	ErrKey = errors.New("not authenticated")
+	ErrConfig = verbs.ErrAttributes
+	// ErrDenied says that client and target do not have the same key.
+	ErrDenied = operr.ErrDenied
 	// ErrRefused says that a target did not give what a client dialed for; the
 	// target's reason is beside it.
 	ErrRefused = errors.New("refused by the target")

@@ -28,6 +28,7 @@ type job struct {
 	reader   machine.Reader
 	chain    machine.Chain
 	accesses []machine.Access
+	commit   *Commit // for the next change; nil: none is made yet
 }
 
 // begin checks the context and the slot of a call and returns a job of the present

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // line executes lists on a queue pair. Lists of several goroutines may be under
@@ -78,19 +80,32 @@ func (l *line) issue(ctx context.Context, ops []machine.Op, mr *verbs.MR) (*flig
 // gives up knows what was executed. The memory is the device's until the flight is over.
 func (l *line) post(ctx context.Context, f *flight, mr *verbs.MR) error {
 	f.line, f.mem, f.call.Then = l, mr.Bytes(), f
-	var wrs [usual]verbs.WR // on the stack
-	var sges [usual]verbs.SGE
-	var list []verbs.WR
-	if n := len(f.list); n <= usual {
+	var err error
+	switch n := len(f.list); { // mostly on the stack, which takes time to clear
+	case n <= 2:
+		var wrs [2]verbs.WR
+		var sges [2]verbs.SGE
 		for i := range n {
-			wrs[i], sges[i] = l.request(f, mr, i)
+			l.request(f, mr, i, &wrs[i], &sges[i])
 			wrs[i].Local = sges[i : i+1]
 		}
-		list = wrs[:n]
-	} else {
-		list = l.long(f, mr)
+		err = l.r.Go(ctx, &f.call, wrs[:n]...)
+	case n <= usual:
+		var wrs [usual]verbs.WR
+		var sges [usual]verbs.SGE
+		for i := range n {
+			l.request(f, mr, i, &wrs[i], &sges[i])
+			wrs[i].Local = sges[i : i+1]
+		}
+		err = l.r.Go(ctx, &f.call, wrs[:n]...)
+	default:
+		wrs, sges := make([]verbs.WR, n), make([]verbs.SGE, n)
+		for i := range n {
+			l.request(f, mr, i, &wrs[i], &sges[i])
+			wrs[i].Local = sges[i : i+1]
+		}
+		err = l.r.Go(ctx, &f.call, wrs...)
 	}
-	err := l.r.Go(ctx, &f.call, list...)
 	switch {
 	case err == nil:
 		f.posted = true
@@ -117,32 +132,34 @@ var wrOps = [...]verbs.WROp{machine.OpCmpSwap: verbs.WRCmpSwap, machine.OpFetchA
 // usual is how many requests most lists have.
 const usual = 8
 
-// request returns a request of a flight without its memory, and that.
-func (l *line) request(f *flight, mr *verbs.MR, i int) (verbs.WR, verbs.SGE) {
+// request fills in a request of a flight, which is zero, but for Local, and its memory.
+func (l *line) request(f *flight, mr *verbs.MR, i int, w *verbs.WR, local *verbs.SGE) {
 	o := &f.list[i]
 	if o.Kind != machine.OpWrite {
 		binary.NativeEndian.PutUint64(f.mem[o.At+o.N-8:], l.mark)
 	}
-	w := verbs.WR{Op: wrOps[o.Kind], Remote: l.remote.At(uint64(o.Off)), Value: o.A}
+	w.Op, w.Remote, w.Value = wrOps[o.Kind], l.remote.At(uint64(o.Off)), o.A
 	if o.Kind == machine.OpCmpSwap {
 		w.Compare, w.Value = o.A, o.B
 	}
-	return w, mr.SGE(o.At, o.N)
-}
-
-// long returns the requests of a long list.
-func (l *line) long(f *flight, mr *verbs.MR) []verbs.WR {
-	list := make([]verbs.WR, len(f.list))
-	for i := range list {
-		w, s := l.request(f, mr, i)
-		w.Local = []verbs.SGE{s}
-		list[i] = w
-	}
-	return list
+	*local = mr.SGE(o.At, o.N)
 }
 
 // await waits until a flight is over and returns its error, or the context's.
 func (l *line) await(ctx context.Context, f *flight) error { return f.call.Wait(ctx) }
+
+// clock has the flights to come note how long they take: [flight.took]. bound says that a bound will
+// do.
+func (f *flight) clock(bound bool) { driver.Clock(&f.call, true, bound) }
+
+// took returns how long a flight that is over took, at most.
+func (f *flight) took() time.Duration {
+	posted, over := times(&f.call)
+	if over == 0 {
+		over = time.Duration(now().UnixNano())
+	}
+	return over - posted
+}
 
 // Ended implements [verbs.CompletionHandler]. A list without its results breaks the line.
 func (f *flight) Ended(err error) error {

@@ -31,7 +31,7 @@ type ListenConfig struct {
 	// With NoAgent there is none.
 	Agent   AgentConfig
 	NoAgent bool
-	Logger  *slog.Logger // nil is silent
+	Logger  *slog.Logger // nil: silent
 }
 
 // minKey is the length of the shortest key, in bytes.

@@ -78,7 +78,7 @@ func TestDialAgent(t *testing.T) {
 	defer func() { require.NoError(t, lis.Close()) }()
 	way := lockoffload.DialConfig{Key: testKey, GID: near.gid}
 	_, err = lockoffload.DialAgent(ctx, near.pd, lis.Addr().String(), lockoffload.DialConfig{Key: []byte("another key altogether"), GID: near.gid})
-	require.ErrorIs(t, err, lockoffload.ErrKey)
+	require.ErrorIs(t, err, lockoffload.ErrDenied)
 
 	c, err := lockoffload.DialAgent(ctx, near.pd, lis.Addr().String(), way)
 	require.NoError(t, err)
@@ -237,7 +237,7 @@ func TestUnauthenticatedClients(t *testing.T) {
 	other := open(t, wire[0])
 	for _, key := range []string{"a key that tests have, no secreT", "another key altogether"} {
 		_, err := lockoffload.Dial(ctx, other.pd, lis.Addr().String(), lockoffload.DialConfig{Key: []byte(key), GID: other.gid})
-		require.ErrorIs(t, err, lockoffload.ErrKey)
+		require.ErrorIs(t, err, lockoffload.ErrDenied)
 	}
 	_, err := lockoffload.Dial(ctx, other.pd, lis.Addr().String(), lockoffload.DialConfig{Key: []byte("short")})
 	require.ErrorIs(t, err, lockoffload.ErrConfig)

@@ -90,7 +90,7 @@ func (d *dialer) greet(conn net.Conn, qp *verbs.QP, h wire.Hello) (remote verbs.
 	status, body, err := wire.ReadReply(conn, d.cfg.Key, c, h.Nonce)
 	switch {
 	case errors.Is(err, wire.ErrKey):
-		return remote, ErrKey
+		return remote, ErrDenied
 	case err != nil:
 		return remote, err
 	case status == wire.Full:

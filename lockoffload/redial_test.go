@@ -38,7 +38,7 @@ func ends(t *testing.T, f func()) {
 
 // An error that another try cannot mend is returned at once.
 func TestRedialGivesUp(t *testing.T) {
-	for _, final := range []error{ErrKey, ErrConfig, ErrClosed, ErrRestarted} {
+	for _, final := range []error{ErrDenied, ErrConfig, ErrClosed, ErrRestarted} {
 		c, tries := joining(fmt.Errorf("at the target: %w", final))
 		ends(t, func() { require.ErrorIs(t, c.Redial(context.Background()), final) })
 		require.EqualValues(t, 1, tries.Load())

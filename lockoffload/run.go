@@ -28,7 +28,8 @@ func (j *job) drive(ctx context.Context) (*Commit, error) {
 				return nil, fmt.Errorf("%w: %w", ErrNotAcquired, err)
 			}
 		case machine.Post:
-			began, list := time.Now(), listWaits
+			list, bound := listWaits, j.bounds()
+			j.flight.clock(bound)
 			if err = j.post(ctx); err == nil {
 				list = listUnderWay
 				err = j.s.line.await(ctx, &j.flight)
@@ -36,9 +37,22 @@ func (j *job) drive(ctx context.Context) (*Commit, error) {
 			if err != nil {
 				return nil, j.interrupted(list, begun, err)
 			}
-			j.c.pace.note(time.Since(began))
+			took := j.flight.took()
+			if j.m.Base().Took = took; !bound {
+				j.c.pace.note(took)
+			}
 		}
 	}
+}
+
+// boundFrom is how long a READ may take at least for which a bound of its time will do: that is up to
+// some ten milliseconds longer.
+const boundFrom = 25 * time.Millisecond
+
+// bounds reports whether a bound of the time that the machine's list takes will do.
+func (j *job) bounds() bool {
+	m, ok := j.m.(*machine.Reader)
+	return ok && m.Protocol == machine.ProtocolRead && m.InTime >= boundFrom
 }
 
 // post posts the machine's list for a caller that will wait for it. It returns the

@@ -34,7 +34,7 @@ type ServerConfig struct {
 	// locks that protect nothing but the region.
 	Grace   time.Duration
 	Connect verbs.ConnectConfig // of the queue pairs to clients
-	Logger  *slog.Logger        // nil is silent
+	Logger  *slog.Logger        // nil: silent
 }
 
 // Server admits clients to a region, watches their leases and takes back what

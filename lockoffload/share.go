@@ -59,12 +59,13 @@ func (c *Client) joinShare(s *session, slot int) (b *bit, joined bool, wait <-ch
 	return b, false, nil, nil
 }
 
-// pendingOf returns a pending commit of the slot, or nil.
+// pendingOf returns a pending commit of the slot, to be waited for, or nil.
 func (c *Client) pendingOf(slot int) *Commit {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for p := range c.pending {
 		if p.slot == slot {
+			p.waits++
 			return p
 		}
 	}
@@ -111,7 +112,9 @@ func (c *Client) awaitShare(ctx context.Context, s *session, slot int) (*bit, bo
 		}
 		// It may be being given back while no goroutine polls for that.
 		if p := c.pendingOf(slot); p != nil {
-			if err := p.await(ctx); err != nil {
+			err := p.await(ctx)
+			c.waited(p)
+			if err != nil {
 				return nil, false, fmt.Errorf("%w: %w", ErrNotAcquired, err)
 			}
 			continue

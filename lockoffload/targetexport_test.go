@@ -12,6 +12,7 @@ import (
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // CountFromZero has versions and tokens of a region that no client knows yet begin at zero.
@@ -20,7 +21,14 @@ func (r *Region) CountFromZero() { r.l.Format(r.mr.Bytes(), 0) }
 // SetClock has clients' clocks show something else, until they are set right again.
 func SetClock(shows func(time.Time) time.Time) (setRight func()) {
 	now = func() time.Time { return shows(boottime.Now()) }
-	return func() { now = boottime.Now }
+	times = func(c *verbs.Call) (posted, over time.Duration) {
+		posted, over = driver.Times(c)
+		if over != 0 {
+			over = time.Duration(shows(time.Unix(0, int64(over))).UnixNano())
+		}
+		return time.Duration(shows(time.Unix(0, int64(posted))).UnixNano()), over
+	}
+	return func() { now, times = boottime.Now, driver.Times }
 }
 
 // BreakLoopback ends the server's own queue pair, as a device does that has an error.

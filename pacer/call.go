@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/goverbs/goverbs/internal/operr"
 	"github.com/goverbs/goverbs/pacer/internal/shaper"
@@ -17,6 +18,16 @@ type call struct {
 	complete bool
 }
 
+// calls are those that are not in use.
+var calls = sync.Pool{New: func() any { return new(call) }}
+
+func newCall() *call {
+	c := calls.Get().(*call)
+	c.waiter.Reset()
+	c.complete = false
+	return c
+}
+
 // Read READs a peer's memory and waits for it. If the context ends first, the pieces that were
 // not posted never are. If the device has others, the error is a
 // [verbs.InFlightError], and until its Done the memory belongs to the device.
@@ -27,28 +38,35 @@ func (q *QP) Read(ctx context.Context, from verbs.Remote, into ...verbs.SGE) err
 	w := work{WR: verbs.ReadWR(from, into...), class: q.class}
 	w.length = length(&w.WR)
 	p := q.p
-	c := &call{}
+	c := newCall()
 	var at shaper.Request
 	p.mu.Lock()
 	var err error
+	var found verbs.Polled
+	now := p.now()
 	for {
 		if err = q.takes(); err == nil {
 			err = q.batch.Check(w.WR)
 		}
 		if err == nil {
-			at, err = q.submit(&w, c, p.now())
-			q.flush()
+			at, err = q.submit(&w, c, now)
+			found = q.flushAndLook()
 		}
 		q.share()
-		if !errors.Is(err, verbs.ErrQueueFull) {
+		if err == nil || !errors.Is(err, verbs.ErrQueueFull) {
 			break
 		}
-		if err := q.awaitRoom(ctx); err != nil {
-			p.unlock()
+		err := q.awaitRoom(ctx)
+		now = p.now()
+		if err != nil {
+			p.pump(now)
+			p.release()
 			return err
 		}
 	}
-	p.unlock()
+	p.pump(now)
+	p.release()
+	found.Dispatch()
 	if err != nil {
 		return opError("READ on", q.name, err)
 	}
@@ -67,7 +85,10 @@ func (q *QP) Read(ctx context.Context, from verbs.Remote, into ...verbs.SGE) err
 		}
 		return q.rest(ctx, c)
 	}
-	return q.result(ctx, c)
+	if err = q.result(ctx, c); err == nil {
+		calls.Put(c)
+	}
+	return err
 }
 
 // rest waits until a call is over, even if its context has ended, and returns its error.
@@ -80,13 +101,14 @@ func (q *QP) rest(ctx context.Context, c *call) error {
 
 // result returns the error of a call that is over.
 func (q *QP) result(ctx context.Context, c *call) error {
+	if c.complete {
+		return nil
+	}
 	p := q.p
 	p.mu.Lock()
 	closed := q.closed
 	p.mu.Unlock()
 	switch {
-	case c.complete:
-		return nil
 	case closed:
 		return opError("READ on", q.name, ErrClosed)
 	case ctx.Err() != nil:

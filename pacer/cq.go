@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/goverbs/goverbs/pacer/internal/shaper"
 	"github.com/goverbs/goverbs/verbs"
@@ -221,7 +222,10 @@ func (e *engine) Completed(tag uint64, wc *verbs.WC) {
 	p.mu.Lock()
 	c.delivering = true
 	p.came++
-	now := p.now()
+	now := time.Duration(0)
+	if tag&recvTag != 0 || wc.Status() != verbs.WCSuccess || !p.s.Timeless(shaper.Sub(tag)) {
+		now = p.now()
+	}
 	switch {
 	case tag&recvTag != 0:
 		c.received(tag, wc)

@@ -70,9 +70,6 @@
 //   - The threshold is the one in [Config], or the pacer finds it from the delay of
 //     sub-requests (Tune). Tune is for peers of about the same distance: it takes one
 //     response that comes late by another way for one that waited in front of this host.
-//   - Processes can share a threshold ([Pacer.ShareThreshold]). When one dies, its part
-//     goes to the others at once; so does credit for responses that have arrived at a
-//     process that does not poll. A stopped process keeps its part.
 //
 // # Costs
 //

@@ -5,6 +5,7 @@ package pacer_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -54,4 +55,44 @@ func TestPacerAndRequesterRefuseEachOther(t *testing.T) {
 	q, err = r.p.Wrap(qp, cq, pacer.FlowConfig{})
 	require.NoError(t, err)
 	require.NoError(t, q.Close())
+}
+
+// A completion queue with completions that were not polled, or with sends of an extended queue pair
+// under way, is not taken over: they would be lost. What was found is still there.
+func TestWrapRefusesUnfinishedRequests(t *testing.T) {
+	for _, extended := range []bool{false, true} {
+		r := newRig(t, pacer.Config{})
+		cq := r.cq()
+		qp, err := r.a.pd.CreateQP(verbs.QPConfig{SendCQ: cq, GID: r.a.gid, Extended: extended})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, qp.Close()) })
+		r.connect(qp, r.peer())
+		b, err := qp.NewBatch(1)
+		require.NoError(t, err)
+		refused := func() bool {
+			t.Helper()
+			q, err := r.p.Wrap(qp, cq, pacer.FlowConfig{})
+			if err == nil {
+				require.NoError(t, q.Close())
+				return false
+			}
+			require.ErrorIs(t, err, verbs.ErrInUse)
+			return true
+		}
+		b.Add(verbs.WR{ID: 7, Flags: verbs.Signaled, Op: verbs.WRRead, Remote: r.b.mr.Region().At(0), Local: []verbs.SGE{r.a.mr.SGE(0, 8)}})
+		_, err = b.Post()
+		require.NoError(t, err)
+		if extended {
+			require.True(t, refused(), "it may be under way")
+		}
+		time.Sleep(50 * time.Millisecond)
+		require.True(t, refused())
+		require.True(t, refused(), "and again")
+		var wcs [4]verbs.WC
+		n, err := cq.Wait(within(t), wcs[:])
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		require.EqualValues(t, 7, wcs[0].ID())
+		require.False(t, refused())
+	}
 }

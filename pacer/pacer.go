@@ -13,9 +13,11 @@ import (
 // Types of the shaper.
 type (
 	// Config says what the limits are; its zero value is useful. Bytes are those on
-	// the wire, with headers.
+	// the wire, with headers. Fields: go doc pacer/internal/shaper.Config.
 	Config = shaper.Config
-	// Class is a traffic shaping class.
+	// Class is a traffic shaping class with a Name; a Weight, its share among classes of the same
+	// priority, where 0 means 1; a Priority, of which a higher one goes first; and a Cap, the response
+	// bytes that it may have outstanding, where 0 means no cap.
 	Class = shaper.Class
 	// Policy is the way in which requests of one class are chosen.
 	Policy = shaper.Policy
@@ -33,7 +35,7 @@ var (
 	// ErrClosed: the pacer or the queue pair was closed.
 	ErrClosed = verbs.ErrClosed
 	// ErrConfig: limits that make no sense.
-	ErrConfig = shaper.ErrConfig
+	ErrConfig = verbs.ErrAttributes
 )
 
 // OpError is the failure of one operation on one object, see [verbs.OpError].
@@ -65,7 +67,6 @@ type Pacer struct {
 	linkHeld bool          // and by the link partner
 	closed   bool
 	done     chan struct{} // closed when it is
-	shared   bool          // the threshold, with other processes
 	onClose  []func() error
 }
 

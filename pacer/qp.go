@@ -56,8 +56,10 @@ type QP struct {
 }
 
 // Wrap paces a queue pair by the pacer of its device. cq is its send completion queue.
-// It must be an RC queue pair that is connected, and that nothing else posts to. Requests
-// under way that complete in cq lose their completions: poll for them before.
+// It must be an RC queue pair that is connected, and that nothing else posts to. A completion
+// queue with completions that the program has not polled is refused with [verbs.ErrInUse], and so
+// is one where sends are under way, if their queue pairs are [verbs.QPConfig.Extended]; other
+// requests under way that complete in cq lose their completions.
 func Wrap(qp *verbs.QP, cq *verbs.CQ) (*QP, error) {
 	if qp == nil || qp.PD() == nil {
 		return nil, opError("wrap", "queue pair", verbs.ErrAttributes)
@@ -89,6 +91,10 @@ func (p *Pacer) Wrap(qp *verbs.QP, cq *verbs.CQ, cfg FlowConfig) (*QP, error) {
 	release, err := driver.OwnSends(qp, "a pacer")
 	if err != nil {
 		return nil, opError(what, name, err)
+	}
+	if driver.Unfinished(cq) {
+		release()
+		return nil, opError(what, name, fmt.Errorf("%w: poll for the completions of its requests first", verbs.ErrInUse))
 	}
 	q := &QP{p: p, qp: qp, name: name, class: cfg.Class, cfg: cfg, signalsAll: driver.SignalsAll(qp), order: make([]entry, qp.MaxSendWR()),
 		scratch: make([]verbs.SGE, max(qp.MaxSendSGE(), 1)), vacant: make(chan struct{}, 1)}
@@ -192,10 +198,25 @@ func (q *QP) add(sub shaper.Sub, w *work, flags verbs.SendFlags, offset, n int) 
 
 // flush posts the batch. Requests that are not posted give their credit back.
 func (q *QP) flush() {
-	if len(q.adding) == 0 {
-		return
+	if len(q.adding) > 0 {
+		q.flushed(q.batch.Post())
 	}
-	n, err := q.batch.Post()
+}
+
+// flushAndLook is flush that looks for completions in the same crossing. What it has found must be
+// dispatched without the pacer's lock.
+func (q *QP) flushAndLook() (found verbs.Polled) {
+	if len(q.adding) > 0 {
+		var n int
+		var err error
+		n, found, err = q.cq.d.PostPoll(q.batch, 0)
+		q.flushed(n, err)
+	}
+	return found
+}
+
+// flushed follows a post that took n requests of the batch.
+func (q *QP) flushed(n int, err error) {
 	if err != nil {
 		for _, sub := range q.adding[n:] {
 			q.fail(sub, nil)

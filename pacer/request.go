@@ -60,9 +60,13 @@ func (w *work) keep() {
 
 // add adds the request to a batch: all of it, or a piece of a READ.
 func (w *work) add(b *verbs.Batch, id uint64, flags verbs.SendFlags, offset, n int, scratch []verbs.SGE) {
+	if w.Op == verbs.WRRead && n == w.length {
+		b.Read(id, flags, w.Remote, w.Local...)
+		return
+	}
 	r := w.WR
 	r.ID, r.Flags = id, flags
-	if r.Op == verbs.WRRead && n != w.length {
+	if r.Op == verbs.WRRead {
 		r.Remote.Addr += uint64(offset)
 		r.Local = piece(scratch[:0], w.Local, offset, n)
 	}

@@ -6,11 +6,12 @@ import (
 )
 
 type (
-	// Stats are counters and gauges of a pacer.
+	// Stats are counters and gauges of a pacer: go doc pacer/internal/shaper.Stats.
 	Stats = shaper.Stats
-	// ClassStats are the counters and gauges of a class.
+	// ClassStats are the counters and gauges of a class: go doc pacer/internal/shaper.ClassStats.
 	ClassStats = shaper.ClassStats
-	// Histogram has buckets of powers of two.
+	// Histogram has buckets of powers of two: N[i] counts values below 1<<i and at least half of
+	// that, the last one all others; Sum is the sum of all.
 	Histogram = histogram.Counts
 )
 

@@ -48,7 +48,9 @@ type Config struct {
 	// peers and paths, to "rdmactl srd" for instance; empty means none.
 	Monitor string
 
-	Log *slog.Logger
+	// Logger is told of paths that fail, addresses that change, refused greetings and panics of
+	// OnMessage; nil: silent. Lines of one cause come every ten seconds at most.
+	Logger *slog.Logger
 
 	ackDelay, minTimeout time.Duration // the engine's, if not 0; tests set them
 }
@@ -61,8 +63,8 @@ func (c *Config) complete() error {
 	c.MaxMessage = cmp.Or(c.MaxMessage, min(c.Buffers, 1<<20))
 	c.PeerTimeout = cmp.Or(c.PeerTimeout, session.DefaultPeerTimeout)
 	c.ackDelay = cmp.Or(c.ackDelay, session.DefaultAckDelay)
-	if c.Log == nil {
-		c.Log = slog.Default()
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	switch {
 	case c.PD == nil:

@@ -57,7 +57,7 @@ func Open(cfg Config) (*Endpoint, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, fmt.Errorf("srd: open: %w", err)
 	}
-	ep := &Endpoint{cfg: cfg, logs: loglimit.New(cfg.Log, logPause), gid: cfg.GID, start: time.Now(), queues: make(map[*SendQueue]bool)}
+	ep := &Endpoint{cfg: cfg, logs: loglimit.New(cfg.Logger, logPause), gid: cfg.GID, start: time.Now(), queues: make(map[*SendQueue]bool)}
 	ep.pool.budget, ep.pool.grace = cfg.Buffers, cfg.PeerTimeout/8
 	ep.requests.unused = none
 	ep.polls.nudged, ep.polls.always = make(chan struct{}, 1), cfg.OnMessage != nil

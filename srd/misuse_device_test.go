@@ -100,7 +100,7 @@ func TestCallbackEnds(t *testing.T) {
 	es := ends(t)
 	var out lockedBuffer
 	got := make(chan byte, 100)
-	b := open(t, es[1], srd.Config{Buffers: 1 << 16, Log: slog.New(slog.NewTextHandler(&out, nil)), OnMessage: func(m *srd.Message) {
+	b := open(t, es[1], srd.Config{Buffers: 1 << 16, Logger: slog.New(slog.NewTextHandler(&out, nil)), OnMessage: func(m *srd.Message) {
 		got <- m.Data[0]
 		switch m.Data[0] % 3 {
 		case 0:
@@ -124,7 +124,7 @@ func TestCallbackEnds(t *testing.T) {
 func TestOtherKey(t *testing.T) {
 	es := ends(t)
 	var out lockedBuffer
-	b := open(t, es[1], srd.Config{Key: []byte("0123456789abcdef"), Log: slog.New(slog.NewTextHandler(&out, nil))})
+	b := open(t, es[1], srd.Config{Key: []byte("0123456789abcdef"), Logger: slog.New(slog.NewTextHandler(&out, nil))})
 	for _, key := range [][]byte{nil, []byte("fedcba9876543210")} {
 		a := open(t, es[0], srd.Config{Key: key, PeerTimeout: 200 * time.Millisecond})
 		before := b.Stats().WrongKey

@@ -135,7 +135,7 @@ func closedIf(closed bool) error {
 
 // Send sends the gathered bytes as one message, reliably and out of order, and waits for
 // its status. If ctx ends first, the message is given up, unless it was delivered, and the
-// error is that of ctx, never [ErrCancelled]. In any case data belongs to the program when Send
+// error is that of ctx, never [ErrCanceled]. In any case data belongs to the program when Send
 // returns.
 func (ep *Endpoint) Send(ctx context.Context, to Addr, data ...[]byte) error {
 	return ep.send(ctx, to, Reliable, data)

@@ -8,10 +8,10 @@ import (
 )
 
 // Stats are the counters of an endpoint. On EFA, Timeouts are packets that the device gave
-// up, and Probes are greetings that check whether a silent peer still runs.
+// up, and Probes are greetings that check whether a silent peer still runs. Fields: go doc srd/internal/session.Stats.
 type Stats = session.Stats
 
-// PathStats describe a path to a peer that is not idle.
+// PathStats describe a path to a peer that is not idle: go doc srd/internal/engine.PathStats.
 type PathStats = engine.PathStats
 
 // Stats returns the counters so far.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/goverbs/goverbs/internal/operr"
 	"github.com/goverbs/goverbs/srd/internal/engine"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -50,16 +51,17 @@ var (
 	ErrRefused      = errors.New("the receiver had no buffer")
 	ErrRetransmit   = errors.New("lost, to be retransmitted by the application")
 	ErrUnresponsive = errors.New("the peer is unresponsive; the message may have been delivered")
-	ErrCancelled    = errors.New("cancelled before it was delivered")
+	// ErrCanceled: the message was canceled before it was delivered.
+	ErrCanceled = operr.ErrCanceled
 	// ErrTooLarge: the message is longer than the receiver's [Config.MaxMessage], which a
 	// [TooLargeError] has. Nothing of it was delivered.
-	ErrTooLarge = errors.New("message too large: longer than the receiver's MaxMessage")
+	ErrTooLarge = verbs.ErrTooLarge
 	// ErrPathMTU: packets that both ends' links carry are lost on the way, and shorter ones
 	// are not. The message was not delivered. Later messages to the peer go in packets of
 	// at most 1024 bytes.
 	ErrPathMTU = verbs.ErrPathMTU
 	// ErrQueueFull: completions have to be taken first.
-	ErrQueueFull = errors.New("send queue full")
+	ErrQueueFull = verbs.ErrQueueFull
 	// ErrPeers: the endpoint has MaxPeers peers, and none of them has been silent for four
 	// times PeerTimeout.
 	ErrPeers = errors.New("too many peers")
@@ -88,7 +90,7 @@ func (s Status) Err() error {
 	case Unresponsive:
 		return ErrUnresponsive
 	case Cancelled:
-		return ErrCancelled
+		return ErrCanceled
 	case TooLarge:
 		return ErrTooLarge
 	case PathMTU:

@@ -66,8 +66,8 @@ func (w *WR) masked() maskedOp {
 // Check returns the error that adding a request would make Post return, or nil. It is for code
 // that keeps requests and posts them later. It may be called beside other methods.
 func (b *Batch) Check(w WR) error {
-	if err := b.qp.life.Open("post send to"); err != nil {
-		return err
+	if b.qp.life.Closed() {
+		return b.qp.life.Open("post send to")
 	}
 	to, local, flags := w.Remote, w.Local, w.Flags
 	if len(w.Data) > 0 {

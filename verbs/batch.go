@@ -33,6 +33,8 @@ type Batch struct {
 	named []*life.Life // address handles and windows, to be held open while posting
 	dests []targeted   // of a queue pair without a connection
 	by    *Dispatcher  // owner of the tags in its numbers, or nil
+	owned bool         // by a requester or other code that keeps the queue pair open
+	kept  bool         // that code keeps address handles and windows open too
 }
 
 // NewBatch makes a batch of up to n work requests; n above the queue's

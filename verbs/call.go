@@ -3,6 +3,9 @@ package verbs
 import (
 	"context"
 	"errors"
+	"time"
+
+	"github.com/goverbs/goverbs/cgo"
 )
 
 // Call is a list that [Requester.Go] posts, for programs with lists that outlive a wait:
@@ -17,6 +20,9 @@ type Call struct {
 	ending
 	r   *Requester
 	err error // once over
+
+	timed bool // see [driver.Clock]
+	times cgo.Times
 }
 
 // CompletionHandler is called at the end of a list, by the goroutine that polls.
@@ -89,6 +95,14 @@ func (c *Call) Wait(ctx context.Context) error {
 	return c.err
 }
 
+// clock is [driver.Clock].
+func (c *Call) clock(on, bound bool) { c.timed, c.times.Bound = on, bound }
+
+// clocked is [driver.Times].
+func (c *Call) clocked() (posted, over time.Duration) {
+	return time.Duration(c.times.Posted), time.Duration(c.times.Over)
+}
+
 func (c *Call) lookOrListen(ctx context.Context) error {
 	rt := c.r.router
 	if rt.pollLock.Try() {
@@ -105,21 +119,24 @@ func (c *Call) lookOrListen(ctx context.Context) error {
 	return nil
 }
 
-// endCall is the end of a slot that a call has.
-func (r *Requester) endCall(s *slot) {
-	s.flying.Store(false)
+// endCall is the end of a slot that a call has. current says that the goroutine that posts the
+// list calls it: then the slot is not in flight, and the next post may have it at once.
+func (r *Requester) endCall(s *slot, current bool) {
+	if !current {
+		s.flying.Store(false)
+	}
 	if s.err != errUnexplained {
-		r.settle(s)
+		r.settle(s, current)
 		return
 	}
 	go func() { // to find out may take a moment
 		defer r.router.cq.wake() // a waiter of the call may be polling, with nothing under way
-		r.settle(s)
+		r.settle(s, false)
 	}()
 }
 
 // settle gives a call its result, with the poll lock or later. Afterwards the slot is free.
-func (r *Requester) settle(s *slot) {
+func (r *Requester) settle(s *slot, current bool) {
 	c, err := s.call, r.result(s)
 	failed, returned := err != nil, false
 	defer func() {
@@ -132,7 +149,11 @@ func (r *Requester) settle(s *slot) {
 		c.err = err
 		c.end()
 		s.call = nil
-		r.release(s.place)
+		if current {
+			r.spare = s
+		} else {
+			r.release(s.place)
+		}
 	}()
 	if c.Then != nil {
 		err = c.Then.Ended(err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -71,6 +72,7 @@ type CQ struct {
 	dead      atomic.Bool // the device is
 
 	routing sync.Mutex
+	senders []*QP                  // queue pairs with sends that complete here, under routing
 	shares  int                    // queue pairs with shared receive queues, under routing
 	router  atomic.Pointer[router] // while requesters take the completions
 	idle    *router                // otherwise, if there have been some
@@ -268,28 +270,57 @@ func (c *CQ) poll(by *router, wcs []WC, spins uint32) (int, error) {
 	if len(wcs) == 0 {
 		return 0, nil
 	}
-	if !c.life.Enter() {
+	// A router that takes the completions has the poll lock, without which it is not removed.
+	// Until then the queue has a child, and cannot be closed.
+	if by == nil && !c.life.Enter() {
 		return 0, opError("poll", c.life.Label, ErrClosed)
 	}
 	if now := c.router.Load(); now != by {
 		return 0, c.leave(by, now)
 	}
 	if c.kept.Load() {
-		return c.pollKept(wcs, spins)
+		return c.pollKept(by, wcs, spins)
 	}
 	n, err := cgo.PollCQ(c.cq, c.path, rawWCs(wcs), spins)
-	c.life.Exit()
+	c.exit(by)
 	return c.polled(wcs, n, err)
 }
 
-// pollKept is the rest of poll for a queue with keep-alives. It ends the call on the queue.
-func (c *CQ) pollKept(wcs []WC, spins uint32) (int, error) {
-	if c.stash.Load() != nil {
+// waitIdle waits for polls that began before. routing must be held.
+func (c *CQ) waitIdle() {
+	c.life.WaitIdle()
+	for _, q := range c.senders { // a post that polls holds its queue pair alone
+		q.life.WaitIdle()
+	}
+}
+
+func (c *CQ) addSender(q *QP) {
+	c.routing.Lock()
+	defer c.routing.Unlock()
+	c.senders = append(c.senders, q)
+}
+
+func (c *CQ) removeSender(q *QP) {
+	c.routing.Lock()
+	defer c.routing.Unlock()
+	c.senders = slices.DeleteFunc(c.senders, func(s *QP) bool { return s == q })
+}
+
+// exit ends a call on the queue for by.
+func (c *CQ) exit(by *router) {
+	if by == nil {
 		c.life.Exit()
+	}
+}
+
+// pollKept is the rest of poll for a queue with keep-alives. It ends the call on the queue.
+func (c *CQ) pollKept(by *router, wcs []WC, spins uint32) (int, error) {
+	if c.stash.Load() != nil {
+		c.exit(by)
 		return c.unstash(wcs), nil
 	}
 	n, err := cgo.PollCQ(c.cq, c.path, rawWCs(wcs), spins)
-	c.life.Exit()
+	c.exit(by)
 	return c.polled(wcs, c.sift(wcs[:n]), err)
 }
 
@@ -309,7 +340,7 @@ func (c *CQ) polled(wcs []WC, n int, err error) (int, error) {
 //
 //go:noinline
 func (c *CQ) leave(by, now *router) error {
-	c.life.Exit()
+	c.exit(by)
 	return c.taken(by, now)
 }
 

@@ -68,7 +68,7 @@ type deviceOwner = struct {
 // DeviceConfig configures opening a device. The zero value is fine.
 type DeviceConfig struct {
 	// Logger receives asynchronous events that no call waits for (a port going
-	// down, a queue pair in error). Nil discards them.
+	// down, a queue pair in error); nil: silent.
 	Logger *slog.Logger
 }
 

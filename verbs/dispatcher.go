@@ -185,7 +185,7 @@ func (d *Dispatcher) PostPoll(b *Batch, spins int) (posted int, found Polled, er
 	if rt := d.rt; rt.try() {
 		found.rt = rt
 		n := b.n
-		posted, found.n, err = b.postPoll(rt, rt.cq, rt.wcs[:], uint32(max(spins, 0)))
+		posted, found.n, err = b.postPoll(rt, rt.cq, rt.wcs[:], uint32(max(spins, 0)), nil)
 		if err != nil && posted == n && n > 0 {
 			found.err = err
 		}

@@ -34,18 +34,18 @@ var (
 	ErrRange = errors.New("outside the memory region")
 	// ErrTooLarge: a message that is longer than the port takes ([Port.MaxMsgSize]), which
 	// would end the queue pair: split it.
-	ErrTooLarge = errors.New("message too long")
+	ErrTooLarge = operr.ErrTooLarge
 	// ErrState: the queue pair is in the wrong state for the call.
 	ErrState = errors.New("wrong queue pair state")
 	// ErrAttributes: a value or combination of attributes that no device takes.
-	ErrAttributes = errors.New("invalid attributes")
+	ErrAttributes = operr.ErrConfig
 	// ErrMemlock: registering the memory would exceed RLIMIT_MEMLOCK.
 	ErrMemlock = errors.New("locked-memory limit")
 	// ErrOverrun: completions were lost because the completion queue was full.
 	ErrOverrun = errors.New("completion queue overrun")
 	// ErrUnreachable: there is no route to the peer, it does not respond, or it could not
 	// connect.
-	ErrUnreachable = errors.New("unreachable")
+	ErrUnreachable = operr.ErrUnreachable
 	// ErrPathMTU: packets that both ends' links carry are lost on the way, and shorter ones
 	// are not.
 	ErrPathMTU = errors.New("the path loses long packets: a link on the way has a smaller MTU than both ends")

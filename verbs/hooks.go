@@ -5,20 +5,24 @@ import (
 	"log/slog"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/internal/boottime"
 	"github.com/goverbs/goverbs/internal/hook"
 )
 
 // init sets the functions of packages driver and experimental, which have their comments.
 func init() {
+	boottime.Use(cgo.Boottime)
 	hook.AdoptDevice, hook.WrapDevice, hook.Wrap = adoptDevice, wrapDevice, wrap
 	hook.SoftRoCE, hook.ResetRaces = (*Device).softRoCE, (*Device).resetRaces
 	hook.FindGIDAgain, hook.FollowGID, hook.CreateCQFor = (*Device).findGIDAgain, followGID, (*Device).createCQFor
 	hook.RawQP, hook.RawCQ = func(q *QP) cgo.QP { return q.qp }, func(c *CQ) cgo.CQ { return c.cq }
 	hook.ModifyRaw, hook.ModifySteps, hook.InitStep, hook.ActivateWith = (*QP).modifyByCall, (*QP).modifyBySteps, (*QP).initStep, (*QP).activateWith
 	hook.Fail, hook.OnEnd, hook.SetPeer, hook.KeepAlive = (*QP).fail, (*QP).onEnd, (*QP).setPeer, (*QP).keepAlive
-	hook.OwnSends, hook.SignalsAll = ownSends, (*QP).signalsAll
+	hook.OwnSends, hook.SignalsAll, hook.Unfinished = ownSends, (*QP).signalsAll, (*CQ).unfinished
 	hook.PrepareLink, hook.Connected = prepareLink, (*Link).connected
 	hook.AHAttr, hook.FlushedWC, hook.Gather = ahFromRaw, flushedWC, gather
+	hook.Clock, hook.Times = (*Call).clock, (*Call).clocked
+	hook.KeepsOpen = func(b *Batch) { b.owned, b.kept = true, true }
 
 	hook.RegisterDMABuf, hook.RegisterAddressSpace, hook.SGEOf, hook.Prefetch = (*PD).registerDMABuf, (*PD).registerAddressSpace, (*MR).sgeOf, (*MR).prefetch
 	hook.AllocDeviceMemory = func(d *Device, size, align int) (io.Closer, error) {
@@ -45,6 +49,7 @@ func wrap(qp cgo.QP, cq cgo.CQ, maxWR int) (*QP, *CQ) {
 	c := &CQ{cq: cq, depth: maxWR}
 	c.life.Label = "wrapped cq"
 	q.sendCQ, q.recvCQ = c, c
+	c.senders = []*QP{q}
 	return q, c
 }
 

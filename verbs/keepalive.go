@@ -257,7 +257,7 @@ func (c *CQ) look() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.stash.Store(s)
-	c.life.WaitIdle() // polls that began before
+	c.waitIdle()
 	if c.life.Enter() {
 		n, err := cgo.PollCQ(c.cq, c.path, rawWCs(s.all[:]), 0)
 		c.life.Exit()
@@ -272,6 +272,19 @@ func (c *CQ) look() {
 	if len(s.left) == 0 {
 		c.stash.Store(nil)
 	}
+}
+
+// unfinished implements driver.Unfinished. The sends of a queue that is routed are all posted by
+// what takes their completions.
+func (c *CQ) unfinished() bool {
+	if c.routed() {
+		return false
+	}
+	if c.look(); c.stash.Load() != nil {
+		c.kept.Store(true) // polls look at the stash
+		return true
+	}
+	return cgo.OutstandingIn(c.path) > 0
 }
 
 // unstash takes completions that a keep-alive has polled.

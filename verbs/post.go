@@ -32,31 +32,35 @@ func (b *Batch) PostPoll(cq *CQ, wcs []WC, spins int) (n, got int, err error) {
 		n, err = b.Post()
 		return n, 0, err
 	}
-	return b.postPoll(nil, cq, wcs, uint32(max(spins, 0)))
+	return b.postPoll(nil, cq, wcs, uint32(max(spins, 0)), nil)
 }
 
-// postPoll posts the batch and polls cq for by: see [CQ.poll].
-func (b *Batch) postPoll(by *router, cq *CQ, wcs []WC, spins uint32) (n, got int, err error) {
+// postPoll posts the batch and polls cq for by: see [CQ.poll]. times may be nil.
+func (b *Batch) postPoll(by *router, cq *CQ, wcs []WC, spins uint32, times *cgo.Times) (n, got int, err error) {
 	if err := b.enter(); err != nil || b.n == 0 {
 		return 0, 0, b.ended(err)
 	}
-	if !cq.life.Enter() {
+	// The queue in which the sends complete is not closed before the queue pair is.
+	enters := by == nil && cq != b.qp.sendCQ
+	if enters && !cq.life.Enter() {
 		b.exit()
 		return 0, 0, b.ended(opError("poll", cq.life.Label, ErrClosed))
 	}
-	if now := cq.router.Load(); now != by {
-		b.exit()
-		return 0, 0, b.ended(cq.leave(by, now))
+	now, stashed := cq.router.Load(), cq.stash.Load() != nil
+	if now == by && !stashed {
+		n, got, err = cgo.PostPoll(b.qp.qp, b.qp.path, b.chain, b.n, cq.cq, cq.path, rawWCs(wcs), spins, times)
 	}
-	if cq.stash.Load() != nil {
+	if enters {
 		cq.life.Exit()
-		b.exit()
+	}
+	b.exit()
+	switch {
+	case now != by:
+		return 0, 0, b.ended(cq.taken(by, now))
+	case stashed:
 		n, err = b.Post()
 		return n, cq.unstash(wcs), err
 	}
-	n, got, err = cgo.PostPoll(b.qp.qp, b.qp.path, b.chain, b.n, cq.cq, cq.path, rawWCs(wcs), spins)
-	cq.life.Exit()
-	b.exit()
 	if cq.kept.Load() {
 		got = cq.sift(wcs[:got])
 	}
@@ -92,7 +96,7 @@ func (b *Batch) enter() error {
 	if s := q.State(); s < StateRTS {
 		return opError("post send to", q.life.Label, ErrState, "it is in ", s)
 	}
-	if !q.life.Enter() {
+	if !b.owned && !q.life.Enter() {
 		return opError("post send to", q.life.Label, ErrClosed)
 	}
 	for i, l := range b.named {
@@ -100,7 +104,9 @@ func (b *Batch) enter() error {
 			for _, held := range b.named[:i] {
 				held.Exit()
 			}
-			q.life.Exit()
+			if !b.owned {
+				q.life.Exit()
+			}
 			return opError("post request with", l.Label, ErrClosed)
 		}
 	}
@@ -110,7 +116,7 @@ func (b *Batch) enter() error {
 // name makes Post hold an object open that a request points to. Requests in a row
 // often name the same one.
 func (b *Batch) name(l *life.Life) {
-	if len(b.named) == 0 || b.named[len(b.named)-1] != l {
+	if !b.kept && (len(b.named) == 0 || b.named[len(b.named)-1] != l) {
 		b.named = append(b.named, l)
 	}
 }
@@ -119,7 +125,9 @@ func (b *Batch) exit() {
 	for _, l := range b.named {
 		l.Exit()
 	}
-	b.qp.life.Exit()
+	if !b.owned {
+		b.qp.life.Exit()
+	}
 }
 
 func (b *Batch) ended(err error) error {

@@ -185,6 +185,7 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	}
 	q.life.Label = fmt.Sprintf("qp %#x", q.num)
 	watchEvents(p.dev.async, p.dev.async.qps, uint64(q.qp), q)
+	q.sendCQ.addSender(q)
 	if cfg.ECE {
 		if err := q.offerECE(); err != nil {
 			return nil, errors.Join(err, q.Close())
@@ -286,6 +287,7 @@ func (q *QP) Close() error {
 			if err := q.pd.dev.destroyed(cgo.DestroyQP(q.qp)); err != nil {
 				return err
 			}
+			q.sendCQ.removeSender(q)
 			q.freeKeepAlive()
 			cgo.FreePostPath(q.path)
 			q.unshare()

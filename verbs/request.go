@@ -45,7 +45,7 @@ func (r *Requester) CmpSwap(ctx context.Context, at Remote, compare, swap uint64
 // of the list may have been executed.
 func (r *Requester) Do(ctx context.Context, list ...WR) error {
 	s, err := r.begin(ctx, list, r.router.cq.spin, false, nil)
-	if err != nil {
+	if s == nil {
 		return err
 	}
 	_, err = r.await(ctx, s)
@@ -83,7 +83,7 @@ func (p Pending) Wait(ctx context.Context) error {
 
 func (r *Requester) one(ctx context.Context, op uint32, at Remote, local SGE) error {
 	s, err := r.postOne(ctx, op, at, local)
-	if err != nil {
+	if s == nil {
 		return err
 	}
 	_, err = r.await(ctx, s)
@@ -96,7 +96,8 @@ func (r *Requester) postOne(ctx context.Context, op uint32, at Remote, local SGE
 	}
 	defer r.leave()
 	r.batch.next(0, op, 0, at, []SGE{local})
-	return r.post(ctx, op, r.router.cq.spin, nil)
+	s, _, err := r.post(ctx, op, r.router.cq.spin, false, nil)
+	return s, err
 }
 
 // errNoResult is a completion that came too early. Soft-RoCE has such: a WRITE
@@ -123,32 +124,33 @@ func (r *Requester) makeResults() error {
 }
 
 func (r *Requester) atomic(ctx context.Context, op uint32, at Remote, compareAdd, swap uint64) (uint64, error) {
-	s, err := r.postAtomic(ctx, op, at, compareAdd, swap)
-	if err != nil {
-		return 0, err
+	s, old, err := r.postAtomic(ctx, op, at, compareAdd, swap)
+	if s == nil {
+		return old, err
 	}
 	return r.await(ctx, s)
 }
 
-// old returns the old value of the word of an atomic that has succeeded.
-func (r *Requester) old(s *slot) (uint64, error) {
+// found returns the old value of the word of an atomic that has succeeded, and 0 for other requests.
+func (r *Requester) found(s *slot) (uint64, error) {
+	if s.what != opFetchAdd && s.what != opCmpSwap {
+		return 0, nil
+	}
 	old := binary.NativeEndian.Uint64(r.results.Bytes()[8*s.place:])
 	if old == r.mark {
-		err := r.refuse(s.what, errNoResult)
-		r.takeDown(err)
-		return 0, err
+		return 0, r.refuse(s.what, errNoResult)
 	}
 	return old, nil
 }
 
-func (r *Requester) postAtomic(ctx context.Context, op uint32, at Remote, compareAdd, swap uint64) (*slot, error) {
+func (r *Requester) postAtomic(ctx context.Context, op uint32, at Remote, compareAdd, swap uint64) (*slot, uint64, error) {
 	if err := r.take(ctx); err != nil {
-		return nil, r.refuse(op, err)
+		return nil, 0, r.refuse(op, err)
 	}
 	defer r.leave()
 	if err := r.makeResults(); err != nil {
-		return nil, r.refuse(op, err)
+		return nil, 0, r.refuse(op, err)
 	}
 	r.batch.atomic(0, op, 0, at, compareAdd, swap, r.result0)
-	return r.post(ctx, op, r.router.cq.spin, nil)
+	return r.post(ctx, op, r.router.cq.spin, false, nil)
 }

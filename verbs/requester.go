@@ -65,8 +65,9 @@ type Requester struct {
 	result0 SGE    // the first slot's
 	mark    uint64 // lies there before
 
-	posting chanmutex.Mutex // owns batch
+	posting chanmutex.Mutex // owns batch and spare
 	batch   *Batch
+	spare   *slot // free, for the next post; nil: there is none
 
 	slots    []slot
 	mu       sync.Mutex
@@ -77,7 +78,15 @@ type Requester struct {
 	unwaited atomic.Int32 // slots with a Pending that is not waited for yet
 	credits  atomic.Int32 // requests that the queue has room for
 
-	sending sync.Mutex // no post while the queue pair is reset
+	// No post while the queue pair is reset, or cut off: one without the poll lock holds sending,
+	// and one with the poll lock begins only if holding is not set.
+	sending sync.Mutex
+	holding atomic.Bool
+
+	// current, under the poll lock, is the list of the goroutine that posts and polls in one
+	// crossing. Only that goroutine knows of it, so it is neither flying nor counted in
+	// credits, and publish makes it so if the poll has not found its end.
+	current *slot
 
 	closing sync.Mutex // a second Close waits for the first
 
@@ -161,6 +170,7 @@ func newRequester(qp *QP, cfg RequesterConfig) (*Requester, error) {
 	if r.batch, err = qp.NewBatch(n); err != nil {
 		return nil, err
 	}
+	r.batch.owned = true
 	if err = qp.sendCQ.routeTo(n, r.routed); err != nil {
 		return nil, err
 	}
@@ -206,6 +216,10 @@ func (r *Requester) close() error {
 	end()                    // wakes calls that wait for room
 	r.posting.Take(nil, nil) // no more posts
 	defer r.posting.Release()
+	if s := r.spare; s != nil {
+		r.spare = nil
+		r.release(s.place)
+	}
 	end()
 	r.waitTaken()
 	r.qp.sendCQ.unroute(r.index, len(r.slots), r.cutOff)
@@ -264,7 +278,7 @@ func (r *Requester) take(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if !r.posting.Take(nil, ctx.Done()) {
+	if !r.posting.Try() && !r.posting.Take(nil, ctx.Done()) {
 		return ctx.Err()
 	}
 	return nil
@@ -278,7 +292,7 @@ func (r *Requester) leave() {
 
 // begin posts a list, once there is room for it. After an error nothing of it will be executed.
 // spins is how often to poll for its completion at once. The slot is the caller's to wait for
-// unless there is a call.
+// unless there is a call. Without a slot the list has succeeded.
 func (r *Requester) begin(ctx context.Context, list []WR, spins uint32, pending bool, c *Call) (*slot, error) {
 	const what = opList
 	if err := r.take(ctx); err != nil {
@@ -294,7 +308,7 @@ func (r *Requester) begin(ctx context.Context, list []WR, spins uint32, pending 
 	for i := range list {
 		r.batch.add(&list[i])
 	}
-	s, err := r.post(ctx, what, spins, c)
+	s, _, err := r.post(ctx, what, spins, pending, c)
 	if err == nil && pending {
 		r.unwaited.Add(1)
 		s.open.Store(1 + uint64(s.gen))
@@ -302,8 +316,9 @@ func (r *Requester) begin(ctx context.Context, list []WR, spins uint32, pending 
 	return s, err
 }
 
-// post posts what is in the batch. posting must be held.
-func (r *Requester) post(ctx context.Context, what uint32, spins uint32, c *Call) (*slot, error) {
+// post posts what is in the batch. posting must be held. A list that is over by then, and that
+// nothing else waits for, needs no slot any more: old is what an atomic of it found.
+func (r *Requester) post(ctx context.Context, what uint32, spins uint32, pending bool, c *Call) (s *slot, old uint64, err error) {
 	b := r.batch
 	n := b.Len()
 	if b.err != nil || n == 0 {
@@ -311,13 +326,13 @@ func (r *Requester) post(ctx context.Context, what uint32, spins uint32, c *Call
 		if err == nil {
 			err = r.refuse(what, ErrAttributes, "no requests")
 		}
-		return nil, b.ended(err)
+		return nil, 0, b.ended(err)
 	}
 	i, err := r.room(ctx, what, n)
 	if err != nil {
-		return nil, b.ended(err)
+		return nil, 0, b.ended(err)
 	}
-	s := &r.slots[i]
+	s = &r.slots[i]
 	s.gen++
 	s.size, s.what, s.err, s.call = int32(n), what, nil, c
 	id := r.index<<48 | uint64(i)<<24 | uint64(s.gen&genMask)<<1
@@ -330,10 +345,6 @@ func (r *Requester) post(ctx context.Context, what uint32, spins uint32, c *Call
 		b.sges[0].Addr += 8 * uint64(i)
 		binary.NativeEndian.PutUint64(r.results.Bytes()[8*i:], r.mark)
 	}
-	select {
-	case <-s.token: // left over
-	default:
-	}
 	sent := false
 	defer func() {
 		if !sent && c == nil { // another's function panicked, and there is no one to wait
@@ -341,57 +352,16 @@ func (r *Requester) post(ctx context.Context, what uint32, spins uint32, c *Call
 			r.waitFor(ctx, s)
 		}
 	}()
-	err = r.send(s, i, n, spins)
+	over, err := r.send(s, n, spins)
 	sent = true
-	return s, err
-}
-
-// send posts the batch and puts its slot in flight.
-func (r *Requester) send(s *slot, i uint32, n int, spins uint32) error {
-	b, rt := r.batch, r.router
-	var posted, got int
-	var err error
-	c := s.call
-	r.sending.Lock()
-	s.flying.Store(true)
-	if c != nil {
-		c.r = r
-		c.flying.Store(true)
+	if err != nil {
+		return nil, 0, err
 	}
-	r.credits.Add(int32(-n))
-	polling := rt.try()
-	if polling {
-		posted, got, err = b.postPoll(rt, rt.cq, rt.wcs[:], spins)
-	} else {
-		posted, err = b.Post()
-	}
-	failed := posted == 0 && err != nil // nothing is under way
-	if failed {
-		if c != nil {
-			s.call = nil
-			c.flying.Store(false)
+	if over && !pending && c == nil && s.err == nil {
+		if old, err = r.found(s); err == nil { // else await returns the error
+			r.spare = s
+			return nil, old, nil
 		}
-		r.end(s)
 	}
-	r.sending.Unlock()
-	if polling {
-		rt.handOut(got)
-	}
-	switch {
-	case failed:
-		r.release(i)
-		return err
-	case err == nil:
-		if life, cause := r.qp.ended(); cause != nil { // this may have been posted after the flush
-			go r.flushBeside(life, cause)
-		}
-		return nil
-	case posted < n:
-		// What was posted gets no completion of its own. It is known to be over
-		// when all of the queue is.
-		r.takeDown(err)
-		return nil
-	}
-	rt.broken(err)
-	return nil
+	return s, 0, nil
 }

@@ -14,7 +14,7 @@ func (r *Requester) deliver(id uint64, wc *WC) bool {
 		return false
 	}
 	s := &r.slots[i]
-	if !s.flying.Load() || uint32(id>>1)&genMask != s.gen&genMask {
+	if s != r.current && !s.flying.Load() || uint32(id>>1)&genMask != s.gen&genMask {
 		return false
 	}
 	if wc.wc.Status != uint32(WCSuccess) && s.err == nil {
@@ -51,14 +51,20 @@ func (r *Requester) result(s *slot) error {
 	return r.refuse(s.what, class(WCFlushed, r.qp.explain(s.life)))
 }
 
-// end ends a slot, with the poll lock or before other goroutines know of the slot. It
-// makes room in the queue before the slot's owner is woken, which has the slot afterwards.
+// end ends a slot, with the poll lock. It makes room in the queue before the slot's owner is
+// woken, which has the slot afterwards.
 func (r *Requester) end(s *slot) {
-	r.credits.Add(s.size)
-	if s.call == nil {
-		s.ending.end()
+	current := s == r.current
+	if current {
+		r.current = nil
 	} else {
-		r.endCall(s)
+		r.credits.Add(s.size)
+	}
+	switch {
+	case s.call != nil:
+		r.endCall(s, current)
+	case !current:
+		s.ending.end()
 	}
 }
 
@@ -96,10 +102,11 @@ func (r *Requester) taken(s *slot) (old uint64, err error) {
 	if err := r.result(s); err != nil {
 		return 0, err
 	}
-	if s.what == opFetchAdd || s.what == opCmpSwap {
-		return r.old(s)
+	old, err = r.found(s)
+	if err != nil {
+		r.takeDown(err)
 	}
-	return 0, nil
+	return old, err
 }
 
 // mayLack returns what a request may wait for at the peer, as the end of an error's detail.
@@ -187,8 +194,8 @@ func (r *Requester) flush(life uint32, cause error) {
 	defer r.down.Unlock()
 	finish(func() {
 		if err := r.router.reclaim(r.qp, life, r.busy); err != nil && !errors.Is(err, errRevived) {
-			r.sending.Lock() // the device is gone, and touches nothing any more
-			defer r.sending.Unlock()
+			r.hold() // the device is gone, and touches nothing any more
+			defer r.unhold()
 			r.cut(errors.Join(cause, err))
 		}
 	})

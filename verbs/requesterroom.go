@@ -81,10 +81,14 @@ func (r *Requester) hasSlot() bool {
 	return len(r.free) > 0
 }
 
-// reserve takes a slot if n requests fit.
+// reserve takes a slot if n requests fit. posting must be held.
 func (r *Requester) reserve(n int) (uint32, bool) {
 	if int(r.credits.Load()) < n {
 		return 0, false
+	}
+	if s := r.spare; s != nil {
+		r.spare = nil
+		return s.place, true
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

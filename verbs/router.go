@@ -92,7 +92,7 @@ func (c *CQ) routeTo(n int, who func(rt *router, at uint64) routed) error {
 	if rt.serves++; rt.serves == 1 {
 		c.router.Store(rt)
 		c.stash.Store(nil)
-		c.life.WaitIdle() // polls that began before
+		c.waitIdle()
 		c.evict()
 		c.wait.follow()
 	}
@@ -189,7 +189,7 @@ func (rt *router) look(ctx context.Context) error {
 	case c.wait.file == nil: // made with PollOnly
 		runtime.Gosched()
 	default:
-		n, err = c.wait.park(ctx, rt.wcs[:])
+		n, err = c.wait.park(ctx, rt, rt.wcs[:])
 	}
 	rt.handOut(n)
 	return err

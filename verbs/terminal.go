@@ -205,22 +205,26 @@ func (q *QP) entered(s QPState) {
 	}
 }
 
-// heldPosts are the locks under which requester, receiver and keep-alive post.
-type heldPosts [3]*sync.Mutex
+// heldPosts are the requester, and the locks of receiver and keep-alive, that cannot post.
+type heldPosts struct {
+	requester *Requester
+	others    [2]*sync.Mutex
+}
 
 // holdPosts keeps the queue pair's requester, receiver and keep-alive from posting until
 // held is released: a reset would lose requests posted at the same time.
 func (q *QP) holdPosts() (held heldPosts) {
 	if r := q.requester.Load(); r != nil {
-		held[0] = &r.sending
+		held.requester = r
+		r.hold()
 	}
 	if r := q.receiver.Load(); r != nil {
-		held[1] = &r.posting
+		held.others[0] = &r.posting
 	}
 	if k := q.keep; k != nil {
-		held[2] = &k.mu
+		held.others[1] = &k.mu
 	}
-	for _, m := range held {
+	for _, m := range held.others {
 		if m != nil {
 			m.Lock()
 		}
@@ -229,7 +233,10 @@ func (q *QP) holdPosts() (held heldPosts) {
 }
 
 func (h *heldPosts) release() {
-	for _, m := range h {
+	if h.requester != nil {
+		h.requester.unhold()
+	}
+	for _, m := range h.others {
 		if m != nil {
 			m.Unlock()
 		}

@@ -45,7 +45,7 @@ func (c *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 		if err = c.unrouted("wait for"); err != nil {
 			return 0, err
 		}
-		n, err = c.wait.park(ctx, wcs)
+		n, err = c.wait.park(ctx, nil, wcs)
 	}
 	return n, err
 }
@@ -160,9 +160,9 @@ func (w *waiter) waitStep(uintptr) bool {
 	return w.n > 0 || w.err != nil
 }
 
-// park waits for completions. It may return without any: then the caller parks
-// again.
-func (w *waiter) park(ctx context.Context, wcs []WC) (int, error) {
+// park waits for completions for by, as poll does. It may return without any: then the caller
+// parks again.
+func (w *waiter) park(ctx context.Context, by *router, wcs []WC) (int, error) {
 	if n := w.cq.unstash(wcs); n > 0 {
 		return n, nil
 	}
@@ -195,7 +195,7 @@ func (w *waiter) park(ctx context.Context, wcs []WC) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, opError("wait for", label, err)
 	}
-	return w.cq.poll(w.cq.router.Load(), wcs, 0)
+	return w.cq.poll(by, wcs, 0)
 }
 
 // watch makes ctx interrupt the reads from now on. The registration outlives

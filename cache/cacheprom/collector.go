@@ -33,35 +33,27 @@ func collect(each func(func(server string, s *cache.Stats))) prometheus.Collecto
 	return prom.New("cache_client_", metrics, "server", each)
 }
 
-func gauge(name, help string, of func(*cache.Stats) float64) prom.Metric[cache.Stats] {
-	return prom.Gauge(name, help, of)
-}
-
-func counter(name, help string, of func(*cache.Stats) uint64) prom.Metric[cache.Stats] {
-	return prom.Counter(name, help, func(s *cache.Stats) float64 { return float64(of(s)) })
-}
-
 var metrics = []prom.Metric[cache.Stats]{
-	gauge("connected", "1 with a connection to the server.", func(s *cache.Stats) float64 { return truth(s.Connected) }),
+	prom.Gauge("connected", "1 with a connection to the server.", func(s *cache.Stats) float64 { return truth(s.Connected) }),
 	prom.Gauges("transport", "1 for the transport of the connection.", []string{"transport"}, func(s *cache.Stats, put prom.Put) {
 		for _, t := range []cache.Transport{cache.RDMA, cache.DC, cache.TCP} {
 			put(truth(s.Transport == t), string(t))
 		}
 	}),
-	gauge("map_whole", "1 with an entry for every record.", func(s *cache.Stats) float64 { return truth(s.Whole) }),
-	gauge("map_entries", "Entries of the map.", func(s *cache.Stats) float64 { return float64(s.Entries) }),
-	gauge("map_bytes", "Memory of the map.", func(s *cache.Stats) float64 { return float64(s.MapBytes) }),
-	counter("sessions", "Connections to the server, one after the other.", func(s *cache.Stats) uint64 { return s.Sessions }),
-	counter("read_hits", "Gets that READs alone found.", func(s *cache.Stats) uint64 { return s.Hits }),
-	counter("near_hits", "Gets that returned a copy.", func(s *cache.Stats) uint64 { return s.NearHits }),
-	counter("probes", "Keys that READs of the server's map settled, hits and misses.", func(s *cache.Stats) uint64 { return s.Probes }),
-	counter("forwarded", "Hits to which the tombstone of an older record led.", func(s *cache.Stats) uint64 { return s.Forwarded }),
-	counter("misses", "Gets of keys that have no record.", func(s *cache.Stats) uint64 { return s.Misses }),
-	counter("confirmed", "Keys without an entry in the map.", func(s *cache.Stats) uint64 { return s.Confirmed }),
-	counter("reads", "READs.", func(s *cache.Stats) uint64 { return s.Reads }),
-	counter("reads_refused", "READs that found something else than the map says.", func(s *cache.Stats) uint64 { return s.Refused }),
-	counter("reads_blocked", "READs through an initiator that failed.", func(s *cache.Stats) uint64 { return s.Blocked }),
-	counter("calls", "Messages to the server.", func(s *cache.Stats) uint64 { return s.Calls }),
+	prom.Gauge("map_whole", "1 with an entry for every record.", func(s *cache.Stats) float64 { return truth(s.Whole) }),
+	prom.Gauge("map_entries", "Entries of the map.", func(s *cache.Stats) float64 { return float64(s.Entries) }),
+	prom.Gauge("map_bytes", "Memory of the map.", func(s *cache.Stats) float64 { return float64(s.MapBytes) }),
+	prom.Count("sessions", "Connections to the server, one after the other.", func(s *cache.Stats) uint64 { return s.Sessions }),
+	prom.Count("read_hits", "Gets that READs alone found.", func(s *cache.Stats) uint64 { return s.Hits }),
+	prom.Count("near_hits", "Gets that returned a copy.", func(s *cache.Stats) uint64 { return s.NearHits }),
+	prom.Count("probes", "Keys that READs of the server's map settled, hits and misses.", func(s *cache.Stats) uint64 { return s.Probes }),
+	prom.Count("forwarded", "Hits to which the tombstone of an older record led.", func(s *cache.Stats) uint64 { return s.Forwarded }),
+	prom.Count("misses", "Gets of keys that have no record.", func(s *cache.Stats) uint64 { return s.Misses }),
+	prom.Count("confirmed", "Keys without an entry in the map.", func(s *cache.Stats) uint64 { return s.Confirmed }),
+	prom.Count("reads", "READs.", func(s *cache.Stats) uint64 { return s.Reads }),
+	prom.Count("reads_refused", "READs that found something else than the map says.", func(s *cache.Stats) uint64 { return s.Refused }),
+	prom.Count("reads_blocked", "READs through an initiator that failed.", func(s *cache.Stats) uint64 { return s.Blocked }),
+	prom.Count("calls", "Messages to the server.", func(s *cache.Stats) uint64 { return s.Calls }),
 	prom.Histograms("operation_seconds", "Times of operations: read is a get by READs alone, get one by a call.", prom.Latency, []string{"operation", "transport"},
 		func(s *cache.Stats, put prom.PutHistogram) {
 			for i := range s.Latencies {

@@ -9,6 +9,7 @@ import (
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/cache/internal/snapshot"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // shardCopy is a copy of the records of another server's shard, in memory that no client READs.
@@ -144,13 +145,13 @@ func (m *Member) copy(ctx context.Context, c *cache.Client, shard int, before ma
 	all := &shardCopy{records: make(map[string]*snapshot.Item), listed: time.Now()}
 	var missing [][]byte
 	for cursor := uint64(0); ; {
-		a, err := c.Do(ctx, &wire.Request{Op: wire.OpList, Delta: uint64(shard), Initial: cursor})
+		a, err := c.Do(ctx, &kv.Request{Op: wire.OpList, Delta: uint64(shard), Initial: cursor})
 		switch {
 		case err != nil:
 			return nil, err
 		case a.Status == wire.WrongServer:
 			return nil, cache.ErrMoved
-		case a.Status != wire.OK:
+		case a.Status != kv.OK:
 			return nil, fmt.Errorf("the owner lists nothing: status %d", a.Status)
 		}
 		for rest := a.Value; len(rest) > 0; {

@@ -3,19 +3,14 @@ package gateway
 import (
 	"bufio"
 	"bytes"
-	"context"
-	"crypto/tls"
-	"encoding/binary"
 	"errors"
 	"io"
 	"net"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 const (
@@ -46,11 +41,9 @@ type conn struct {
 	data   []byte // of a request
 	value  []byte // of a reply
 	long   bool   // the last value was long
-	q      Request
+	q      kv.Request
 	flags  flags
 }
-
-var errQuit = errors.New("gateway: the client is done")
 
 func newConn(s *Server, nc net.Conn, users map[string]string) *conn {
 	c := &conn{s: s, n: new(tally), nc: nc, users: users, begun: time.Now(), w: bufio.NewWriterSize(nc, 16<<10), trusted: len(users) == 0}
@@ -67,31 +60,6 @@ func (u unread) Read(b []byte) (int, error) {
 		return 0, err
 	}
 	return u.c.nc.Read(b)
-}
-
-func (c *conn) serve() {
-	if t, ok := c.nc.(*tls.Conn); ok {
-		ctx, cancel := context.WithTimeout(c.s.ctx, c.s.cfg.Login)
-		err := t.HandshakeContext(ctx)
-		if cancel(); err != nil {
-			return
-		}
-	}
-	if b, err := c.peek(); err == nil && b == 0x80 {
-		c.refuseBinary()
-		return
-	}
-	for {
-		line, err := c.readLine()
-		if err == nil {
-			err = c.command(line)
-		}
-		if err != nil {
-			_ = c.w.Flush()
-			return
-		}
-		c.trim()
-	}
 }
 
 // trim gives up memory that a long command has left.
@@ -148,24 +116,6 @@ func (c *conn) peek() (byte, error) {
 		return 0, err
 	}
 	return b[0], nil
-}
-
-// refuseBinary writes in the binary protocol why it is not spoken: a response to the
-// request's opcode and opaque with the status "unknown command".
-func (c *conn) refuseBinary() {
-	c.n.add(binaryRefused, 1)
-	const why = "the binary protocol is not supported: use memcached's text or meta protocol"
-	var q, a [24]byte
-	if _, err := io.ReadFull(c.r, q[:]); err != nil {
-		return
-	}
-	a[0], a[1] = 0x81, q[1]
-	binary.BigEndian.PutUint16(a[6:], 0x81)
-	binary.BigEndian.PutUint32(a[8:], uint32(len(why)))
-	copy(a[12:16], q[12:16])
-	_, _ = c.w.Write(a[:])
-	_, _ = c.w.WriteString(why)
-	_ = c.w.Flush()
 }
 
 // readLine reads up to the end of a line, which it leaves out, and what is behind a zero
@@ -245,155 +195,3 @@ func (c *conn) endLine() error {
 	_, err := c.w.WriteString("\r\n")
 	return err
 }
-
-const badFormat = "CLIENT_ERROR bad command line format"
-
-// split appends the tokens of a line to t, which is empty.
-func split(t []string, line string, most int) []string {
-	for line != "" && (most < 0 || len(t) < most) {
-		tok, rest, _ := strings.Cut(line, " ")
-		if tok != "" {
-			t = append(t, tok)
-		}
-		line = rest
-	}
-	return t
-}
-
-func (c *conn) command(line string) error {
-	c.noreply = false
-	if !c.trusted {
-		return c.authenticate(line)
-	}
-	c.tokens = split(c.tokens[:0], line, -1)
-	t := c.tokens
-	if len(t) == 0 || len(t[0]) < 2 {
-		return c.say("ERROR")
-	}
-	if do, ok := reads[t[0]]; ok && len(t) > 1 {
-		return c.get(t, do)
-	}
-	t = t[:min(len(t), maxTokens)]
-	if do, ok := commands[t[0]]; ok && len(t) >= do.least && len(t) <= do.most {
-		return do.do(c, t)
-	}
-	if strings.HasPrefix(t[len(t)-1], "HTTP/") {
-		return errQuit
-	}
-	return c.say("ERROR")
-}
-
-// authenticate carries out the only command without a password: a set of any key, with a
-// name and a password as the value.
-func (c *conn) authenticate(line string) error {
-	t := split(nil, line, maxTokens)
-	if len(t) < 5 || t[0] != "set" {
-		return c.complain("CLIENT_ERROR unauthenticated")
-	}
-	n, ok := unsigned(t[4])
-	if !ok {
-		return c.complain("CLIENT_ERROR unauthenticated")
-	}
-	if n > maxLine {
-		return errQuit
-	}
-	whole, err := c.readData(int(n))
-	if err != nil {
-		return err
-	}
-	if !whole {
-		return c.complain("CLIENT_ERROR bad command line termination")
-	}
-	t = split(nil, string(c.data), maxTokens)
-	if len(t) < 2 {
-		return c.complain("CLIENT_ERROR bad authentication token format")
-	}
-	c.n.add(passwords, 1)
-	if !c.knows(t[0], t[1]) {
-		c.n.add(passwordErrors, 1)
-		return c.complain("CLIENT_ERROR authentication failure")
-	}
-	c.trusted = true
-	_ = c.nc.SetDeadline(time.Time{})
-	return c.complain("STORED")
-}
-
-// request returns the connection's request, of a key of a line. It is good until the next one.
-func (c *conn) request(op wire.Op, key string) *Request {
-	c.key = append(c.key[:0], key...)
-	c.q = Request{Op: op, Key: c.key}
-	return &c.q
-}
-
-// do asks the store, and counts that. The reply's value is good until the next request.
-func (c *conn) do(q *Request) Reply {
-	a := c.ask(q)
-	c.n.count(q, &a)
-	if d := &c.s.details; d.on.Load() {
-		d.count(q, &a)
-	}
-	return a
-}
-
-// ask asks the store. After an error the reply is empty, which failure makes a server error.
-func (c *conn) ask(q *Request) Reply {
-	if c.long && c.value == nil && q.Op == wire.OpGet {
-		c.value = borrow()
-	}
-	q.Into = c.value[:0]
-	a, err := c.s.cfg.Store.Do(c.s.ctx, q)
-	if err != nil {
-		return Reply{}
-	}
-	c.long = len(a.Value) > keep
-	if cap(a.Value) > cap(c.value) {
-		c.value = a.Value
-	}
-	return a
-}
-
-// drop deletes a record: what was there before must not pass for what was not stored.
-func (c *conn) drop(key []byte) {
-	c.q = Request{Op: wire.OpDelete, Key: key}
-	c.ask(&c.q)
-}
-
-// failure returns the text of outcomes that all commands have in common.
-func failure(s wire.Status) string {
-	switch s {
-	case wire.NoMemory:
-		return "SERVER_ERROR out of memory storing object"
-	case wire.TooLarge:
-		return "SERVER_ERROR object too large for cache"
-	}
-	return "SERVER_ERROR the store did not answer"
-}
-
-const thirtyDays = 60 * 60 * 24 * 30
-
-// until returns memcached's expiry as the store takes it: ms from now. More than thirty
-// days is a date.
-func until(t int32) int64 {
-	switch {
-	case t < 0:
-		return -1
-	case t > thirtyDays:
-		if left := int64(t) - time.Now().Unix(); left > 0 {
-			return left * 1000
-		}
-		return -1
-	}
-	return int64(t) * 1000
-}
-
-// tooLarge reports whether memcached would find an item too large: it counts a header of 56
-// bytes, the key and a zero, the flags if there are any, the value and the end of its line.
-func (c *conn) tooLarge(key string, flags uint32, n int) bool {
-	size := 56 + len(key) + 1 + n + 2
-	if flags != 0 {
-		size += 4
-	}
-	return size > c.s.cfg.MaxItem
-}
-
-func u64(n uint64) string { return strconv.FormatUint(n, 10) }

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 const (
@@ -27,7 +27,7 @@ type details struct {
 	all map[string]*prefix
 }
 
-func (d *details) count(q *Request, a *Reply) {
+func (d *details) count(q *kv.Request, a *kv.Reply) {
 	name, _, ok := bytes.Cut(q.Key, []byte(prefixEnd))
 	if !ok {
 		return
@@ -46,12 +46,12 @@ func (d *details) count(q *Request, a *Reply) {
 		d.all[string(name)] = p
 	}
 	switch {
-	case q.Op == wire.OpGet:
+	case q.Op == kv.OpGet:
 		p.gets++
-		if a.Status == wire.OK {
+		if a.Status == kv.OK {
 			p.hits++
 		}
-	case q.Op == wire.OpDelete:
+	case q.Op == kv.OpDelete:
 		p.deletes++
 	case q.Op.Stores():
 		p.sets++
@@ -73,23 +73,6 @@ func (d *details) String() string {
 		fmt.Fprintf(&out, "PREFIX %s get %d hit %d set %d del %d\r\n", name, p.gets, p.hits, p.sets, p.deletes)
 	}
 	return out.String()
-}
-
-// detail switches the counters of prefixes on or off, or lists them.
-func (c *conn) detail(t []string) error {
-	what := ""
-	if len(t) > 2 {
-		what = t[2]
-	}
-	switch what {
-	case "on", "off":
-		c.s.details.on.Store(what == "on")
-		return c.say("OK")
-	case "dump":
-		_, _ = c.w.WriteString(c.s.details.String())
-		return c.say("END")
-	}
-	return c.say("CLIENT_ERROR usage: stats detail on|off|dump")
 }
 
 // breaksLine reports whether a key would end a line or a token of a reply.

@@ -2,10 +2,8 @@ package gateway
 
 import (
 	"context"
-	"crypto/subtle"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"net"
@@ -13,22 +11,16 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/internal/accept"
-)
-
-// Request and Reply are a call of a store and its outcome: see the constants Op, Want,
-// Status and Reply of the same package.
-type (
-	Request = wire.Request
-	Reply   = wire.Reply
+	"github.com/goverbs/goverbs/internal/operr"
 )
 
 // Store is what a gateway serves. Many goroutines call it.
 type Store interface {
-	// Do carries out a request. The reply's value is the caller's, and may lie in the
+	// Do carries out a request. The reply's value belongs to the gateway, and may lie in the
 	// request's Into. An error means that the outcome is not known.
-	Do(ctx context.Context, q *Request) (Reply, error)
+	Do(ctx context.Context, q *kv.Request) (kv.Reply, error)
 	// StatLines are lines of the stats command: names and values.
 	StatLines() [][2]string
 }
@@ -42,11 +34,11 @@ type Config struct {
 	MaxConn int               // connections at a time; 0: 1024
 	Idle    time.Duration     // after which a silent connection is closed; 0: never
 	Login   time.Duration     // in which a client has to begin TLS and give its password; 0: ten seconds
-	Logger  *slog.Logger      // is told when connections cannot be accepted; nil: none
+	Logger  *slog.Logger      // is told when connections cannot be accepted; nil: silent
 }
 
 // ErrClosed is what Serve returns after Close.
-var ErrClosed = errors.New("gateway: closed")
+var ErrClosed = operr.ErrClosed
 
 // Server is a gateway. It is safe for several goroutines.
 type Server struct {
@@ -110,122 +102,6 @@ func newAccess(t *tls.Config, users map[string]string) *access {
 // a correct password stay.
 func (s *Server) Admit(t *tls.Config, users map[string]string) { s.access.Store(newAccess(t, users)) }
 
-// Serve accepts connections until Close, or until the listener fails.
-func (s *Server) Serve(l net.Listener) error {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		return ErrClosed
-	}
-	a := accept.New(l, func(err error) {
-		s.own.add(shortages, 1)
-		s.cfg.Logger.Error("gateway: clients have to wait: no connection can be accepted", "address", l.Addr().String(), "error", err)
-	})
-	s.heard[l] = a
-	s.mu.Unlock()
-	for {
-		nc, err := a.Next(s.ctx.Done())
-		if err != nil {
-			s.mu.Lock()
-			closed := s.closed
-			delete(s.heard, l)
-			s.mu.Unlock()
-			if closed {
-				return ErrClosed
-			}
-			return fmt.Errorf("gateway: accept: %w", err)
-		}
-		s.admit(nc)
-	}
-}
-
-func (s *Server) admit(nc net.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed { // it had connected, and was not taken in yet
-		_ = nc.Close()
-		return
-	}
-	s.own.add(accepted, 1)
-	if len(s.open) >= s.cfg.MaxConn {
-		s.own.add(rejected, 1)
-		go func() {
-			_ = nc.SetDeadline(time.Now().Add(time.Second))
-			if s.access.Load().tls == nil {
-				_, _ = nc.Write([]byte("ERROR Too many open connections\r\n"))
-			}
-			_ = nc.Close()
-		}()
-		return
-	}
-	s.last++
-	in := &inbound{Conn: nc, s: s, id: s.last}
-	in.took(0)
-	s.open[nc] = in
-	s.serving.Go(func() {
-		rw, by := net.Conn(in), s.access.Load()
-		if by.tls != nil {
-			rw = tls.Server(rw, by.tls)
-		}
-		c := newConn(s, rw, by.users)
-		c.n = &in.tally
-		c.serve()
-		_ = rw.Close()
-		if in.silent && c.trusted {
-			in.tally.add(idleKicks, 1)
-		}
-		s.mu.Lock()
-		delete(s.open, nc)
-		s.ended.add(&in.tally)
-		s.mu.Unlock()
-	})
-}
-
-// Shutdown accepts no more connections, carries out the commands that have arrived whole,
-// and closes. If ctx ends first, it closes then, and returns that error. On Linux the
-// commands include those that the kernel holds for a connection when it is that
-// connection's turn; elsewhere only those that were read.
-func (s *Server) Shutdown(ctx context.Context) error {
-	s.mu.Lock()
-	s.closed = true
-	s.draining.Store(true)
-	for l := range s.heard {
-		_ = l.Close()
-	}
-	for nc := range s.open { // ends waiting for a command
-		_ = nc.SetReadDeadline(time.Unix(1, 0))
-	}
-	s.mu.Unlock()
-	done := make(chan struct{})
-	go func() {
-		s.serving.Wait()
-		close(done)
-	}()
-	var err error
-	select {
-	case <-done:
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	return errors.Join(err, s.Close())
-}
-
-// Close ends listeners and connections and waits for them.
-func (s *Server) Close() error {
-	s.mu.Lock()
-	s.closed = true
-	s.stop()
-	for l := range s.heard {
-		_ = l.Close()
-	}
-	for nc := range s.open {
-		_ = nc.Close()
-	}
-	s.mu.Unlock()
-	s.serving.Wait()
-	return nil
-}
-
 // Stats are counters since the beginning, and how many connections there are.
 type Stats struct {
 	Connections uint64 // now
@@ -252,9 +128,12 @@ func (s *Server) Stats() Stats {
 	}
 }
 
-// knows reports whether a password is a user's, in a time that does not depend on where
-// they differ.
-func (c *conn) knows(user, password string) bool {
-	want, ok := c.users[user]
-	return subtle.ConstantTimeCompare([]byte(want), []byte(password)) == 1 && ok
+// sum returns the counters of all connections, those that have ended included. s.mu must be held.
+func (s *Server) sum() sums {
+	all := s.ended
+	all.add(&s.own)
+	for _, c := range s.open {
+		all.add(&c.tally)
+	}
+	return all
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 func TestNewRefuses(t *testing.T) {
@@ -110,13 +112,13 @@ type slowStore struct {
 	begun, proceed chan struct{}
 }
 
-func (s *slowStore) Do(ctx context.Context, q *Request) (Reply, error) {
+func (s *slowStore) Do(ctx context.Context, q *kv.Request) (kv.Reply, error) {
 	if s.slow.Load() {
 		s.begun <- struct{}{}
 		select {
 		case <-s.proceed:
 		case <-ctx.Done():
-			return Reply{}, ctx.Err()
+			return kv.Reply{}, ctx.Err()
 		}
 	}
 	return s.local.Do(ctx, q)

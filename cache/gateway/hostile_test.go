@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // counted is a store that has every key, and counts.
@@ -24,9 +24,9 @@ type counted struct {
 	calls atomic.Int64
 }
 
-func (s *counted) Do(context.Context, *Request) (Reply, error) {
+func (s *counted) Do(context.Context, *kv.Request) (kv.Reply, error) {
 	s.calls.Add(1)
-	return Reply{Status: wire.OK, Value: s.value}, nil
+	return kv.Reply{Status: kv.OK, Value: s.value}, nil
 }
 
 func (s *counted) StatLines() [][2]string { return nil }
@@ -130,9 +130,9 @@ func TestKeyThatNoLineCanHave(t *testing.T) {
 	store := newLocal(t)
 	_, addr := newServer(t, Config{Store: store})
 	for _, key := range []string{"a\r\nSTORED", "a b", "\x00"} {
-		a, err := store.Do(t.Context(), &Request{Op: wire.OpSet, Key: []byte(key), Value: []byte("v")})
+		a, err := store.Do(t.Context(), &kv.Request{Op: kv.OpSet, Key: []byte(key), Value: []byte("v")})
 		require.NoError(t, err)
-		require.Equal(t, wire.OK, a.Status)
+		require.Equal(t, kv.OK, a.Status)
 		name := base64.StdEncoding.EncodeToString([]byte(key))
 		got := dial(t, "tcp", addr).ask("me " + name + " b\r\n")
 		require.Regexp(t, "^ME "+regexp.QuoteMeta(name)+" exp=[^\n]*\r\n$", got)

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // begin checks what all meta commands check, and returns the command's flags. If it returns nil it
@@ -29,7 +30,7 @@ func (c *conn) begin(t []string, first int, long, mistake string) (*flags, error
 }
 
 // reply writes a code and the return flags behind it.
-func (c *conn) reply(f *flags, code, have string, a *Reply) error {
+func (c *conn) reply(f *flags, code, have string, a *kv.Reply) error {
 	return c.write(f.tail(append(c.w.AvailableBuffer(), code...), have, a))
 }
 
@@ -41,13 +42,13 @@ func (c *conn) metaGet(t []string) error {
 	if f.opaqueTooLong() {
 		return c.complain(opaqueTooLong)
 	}
-	f.q.Op = wire.OpGet
-	f.q.Want &^= wire.WantCompare | wire.WantStale
-	f.q.Want |= wire.WantWin
+	f.q.Op = kv.OpGet
+	f.q.Want &^= kv.WantCompare | kv.WantStale
+	f.q.Want |= kv.WantWin
 	a := c.do(&f.q)
 	switch a.Status {
-	case wire.OK:
-	case wire.NotFound:
+	case kv.OK:
+	case kv.NotFound:
 		if f.quiet {
 			return nil
 		}
@@ -65,7 +66,7 @@ func (c *conn) metaGet(t []string) error {
 	for _, b := range []struct {
 		bit  uint16
 		text string
-	}{{wire.ReplySent, " Z"}, {wire.ReplyStale, " X"}, {wire.ReplyWon, " W"}} {
+	}{{kv.ReplySent, " Z"}, {kv.ReplyStale, " X"}, {kv.ReplyWon, " W"}} {
 		if a.Bits&b.bit != 0 {
 			out = append(out, b.text...)
 		}
@@ -76,8 +77,8 @@ func (c *conn) metaGet(t []string) error {
 	return c.write(a.Value)
 }
 
-var modes = map[byte]wire.Op{
-	0: wire.OpSet, 'S': wire.OpSet, 'E': wire.OpAdd, 'A': wire.OpAppend, 'P': wire.OpPrepend, 'R': wire.OpReplace,
+var modes = map[byte]kv.Op{
+	0: kv.OpSet, 'S': kv.OpSet, 'E': kv.OpAdd, 'A': kv.OpAppend, 'P': kv.OpPrepend, 'R': kv.OpReplace,
 }
 
 func (c *conn) metaSet(t []string) error {
@@ -101,7 +102,7 @@ func (c *conn) metaSet(t []string) error {
 	case f.opaqueTooLong():
 		mistake = opaqueTooLong
 	case c.tooLarge(string(f.key), f.q.Flags, int(n)):
-		mistake = failure(wire.TooLarge)
+		mistake = failure(kv.TooLarge)
 		c.n.add(tooLarge, 1)
 		c.drop(f.key)
 	}
@@ -119,26 +120,26 @@ func (c *conn) metaSet(t []string) error {
 		return c.complain("CLIENT_ERROR bad data chunk")
 	}
 	f.q.Op, f.q.Value = op, c.data
-	if op == wire.OpReplace && f.cas { // as with the cas command
-		f.q.Op = wire.OpSet
+	if op == kv.OpReplace && f.cas { // as with the cas command
+		f.q.Op = kv.OpSet
 	}
 	a := c.do(&f.q)
-	if a.Status == wire.TooLarge && !joins(op) { // the store's limit is lower than memcached's
+	if a.Status == kv.TooLarge && !joins(op) { // the store's limit is lower than memcached's
 		c.drop(f.key)
-		return c.complain(failure(wire.TooLarge))
+		return c.complain(failure(kv.TooLarge))
 	}
 	var code string
 	switch a.Status {
-	case wire.OK:
+	case kv.OK:
 		if f.quiet {
 			return nil
 		}
 		code = "HD"
-	case wire.Exists:
+	case kv.Exists:
 		code = "EX"
-	case wire.NotFound:
+	case kv.NotFound:
 		code = "NF"
-	case wire.NotStored, wire.TooLarge:
+	case kv.NotStored, kv.TooLarge:
 		code = "NS"
 	default:
 		return c.complain(failure(a.Status))
@@ -157,18 +158,18 @@ func (c *conn) metaDelete(t []string) error {
 	if f.opaqueTooLong() {
 		return c.complain(opaqueTooLong)
 	}
-	f.q.Op = wire.OpDelete
+	f.q.Op = kv.OpDelete
 	a := c.do(&f.q)
 	a.Bits = 0
 	switch a.Status {
-	case wire.OK:
+	case kv.OK:
 		if f.quiet {
 			return nil
 		}
 		return c.reply(f, "HD", "Ok", &a)
-	case wire.Exists:
+	case kv.Exists:
 		return c.reply(f, "EX", "Ok", &a)
-	case wire.NotFound:
+	case kv.NotFound:
 		return c.reply(f, "NF", "Ok", &a)
 	}
 	return c.complain(failure(a.Status))
@@ -182,19 +183,19 @@ func (c *conn) metaCount(t []string) error {
 	switch f.mode {
 	case 0, 'I', '+':
 	case 'D', '-':
-		f.q.Want |= wire.WantDecr
+		f.q.Want |= kv.WantDecr
 	default:
 		return c.complain("CLIENT_ERROR invalid mode for ma M token")
 	}
 	if f.opaqueTooLong() {
 		return c.complain(opaqueTooLong)
 	}
-	f.q.Op = wire.OpArith
+	f.q.Op = kv.OpArith
 	a := c.do(&f.q)
-	created := a.Bits&wire.ReplyCreated != 0
+	created := a.Bits&kv.ReplyCreated != 0
 	a.Bits = 0
 	switch a.Status {
-	case wire.OK:
+	case kv.OK:
 		if f.quiet && !created {
 			return nil
 		}
@@ -206,11 +207,11 @@ func (c *conn) metaCount(t []string) error {
 			return err
 		}
 		return c.complain(digits)
-	case wire.NotFound:
+	case kv.NotFound:
 		return c.reply(f, "NF", "Ok", &a)
-	case wire.Exists:
+	case kv.Exists:
 		return c.reply(f, "EX", "Ok", &a)
-	case wire.NotNumeric:
+	case kv.NotNumeric:
 		return c.complain(notNumeric)
 	}
 	return c.complain(failure(a.Status))
@@ -222,8 +223,8 @@ func (c *conn) metaDebug(t []string) error {
 	if len(t) < 2 || len(t[1]) > wire.MaxKey {
 		return c.complain(badFormat)
 	}
-	q := c.request(wire.OpGet, t[1])
-	q.Want = wire.WantNoBump
+	q := c.request(kv.OpGet, t[1])
+	q.Want = kv.WantNoBump
 	if len(t) > 2 && t[2] == "b" {
 		k, ok := decodeKey(t[1])
 		if !ok {
@@ -233,15 +234,15 @@ func (c *conn) metaDebug(t []string) error {
 	}
 	key, a := q.Key, c.ask(q)
 	switch a.Status {
-	case wire.OK:
-	case wire.NotFound:
+	case kv.OK:
+	case kv.NotFound:
 		return c.complain("EN")
 	default:
 		return c.complain(failure(a.Status))
 	}
 	out := append(c.w.AvailableBuffer(), "ME "...)
 	// A key that did not come by a gateway can have what would end the line.
-	if a.Bits&wire.ReplyBinary != 0 || bytes.ContainsAny(key, " \n\x00") {
+	if a.Bits&kv.ReplyBinary != 0 || bytes.ContainsAny(key, " \n\x00") {
 		out = base64.StdEncoding.AppendEncode(out, key)
 	} else {
 		out = append(out, key...)
@@ -250,7 +251,7 @@ func (c *conn) metaDebug(t []string) error {
 	if a.Expiry != 0 {
 		exp = (int64(a.Clock) - int64(a.Expiry)) / 1000
 	}
-	if a.Bits&wire.ReplyFetched != 0 {
+	if a.Bits&kv.ReplyFetched != 0 {
 		fetched = "yes"
 	}
 	out = strconv.AppendInt(append(out, " exp="...), exp, 10)
@@ -259,4 +260,11 @@ func (c *conn) metaDebug(t []string) error {
 	out = append(append(out, " fetch="...), fetched...)
 	out = strconv.AppendInt(append(out, " cls=1 size="...), int64(wire.RecordSize(len(key), len(a.Value))), 10)
 	return c.write(out)
+}
+
+// parse reads the tokens behind a key. The flags are good until the next command.
+func (c *conn) parse(key string, tokens []string) (f *flags, mistake string) {
+	c.key = append(c.key[:0], key...)
+	c.flags = flags{key: c.key, tokens: tokens}
+	return &c.flags, c.flags.parse(key)
 }

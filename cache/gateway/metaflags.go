@@ -4,7 +4,7 @@ import (
 	"encoding/base64"
 	"strconv"
 
-	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 const (
@@ -21,14 +21,7 @@ type flags struct {
 	quiet  bool
 	mode   byte
 	cas    bool
-	q      Request
-}
-
-// parse reads the tokens behind a key. The flags are good until the next command.
-func (c *conn) parse(key string, tokens []string) (f *flags, mistake string) {
-	c.key = append(c.key[:0], key...)
-	c.flags = flags{key: c.key, tokens: tokens}
-	return &c.flags, c.flags.parse(key)
+	q      kv.Request
 }
 
 // parse reads the tokens. Of several mistakes it returns the last one, but a flag that is
@@ -47,7 +40,7 @@ func (f *flags) parse(key string) (mistake string) {
 		switch o {
 		case 'b':
 			f.binary = true
-			f.q.Want |= wire.WantBinary
+			f.q.Want |= kv.WantBinary
 			k, ok := decodeKey(key)
 			if !ok {
 				wrong("CLIENT_ERROR error decoding key")
@@ -62,14 +55,14 @@ func (f *flags) parse(key string) (mistake string) {
 			switch at := until(n); o {
 			case 'N':
 				f.q.Vivify = at
-				f.q.Want |= wire.WantVivify
+				f.q.Want |= kv.WantVivify
 			case 'T':
 				f.q.Expiry = at
-				f.q.Want |= wire.WantTouch
+				f.q.Want |= kv.WantTouch
 				f.q.Vivify = at // of one that comes after N
 			case 'R':
 				f.q.Recache = at
-				f.q.Want |= wire.WantRecache
+				f.q.Want |= kv.WantRecache
 			}
 		case 'F':
 			n, ok := unsigned(rest)
@@ -82,7 +75,7 @@ func (f *flags) parse(key string) (mistake string) {
 				continue
 			}
 			f.q.CAS, f.cas = n, true
-			f.q.Want |= wire.WantCompare
+			f.q.Want |= kv.WantCompare
 		case 'M':
 			if len(t) != 2 {
 				wrong("CLIENT_ERROR incorrect length for M token")
@@ -102,11 +95,11 @@ func (f *flags) parse(key string) (mistake string) {
 			}
 			f.q.Delta = n
 		case 'I':
-			f.q.Want |= wire.WantStale
+			f.q.Want |= kv.WantStale
 		case 'v':
 			f.value = true
 		case 'u':
-			f.q.Want |= wire.WantNoBump
+			f.q.Want |= kv.WantNoBump
 		case 'q':
 			f.quiet = true
 		case 'O', 'P', 'L', 'k', 's', 't', 'c', 'f', 'l', 'h':
@@ -195,7 +188,7 @@ func putKey(out []byte, key []byte, binary bool) []byte {
 }
 
 // tail appends the return flags that a command has, in the order of the request.
-func (f *flags) tail(out []byte, have string, a *Reply) []byte {
+func (f *flags) tail(out []byte, have string, a *kv.Reply) []byte {
 	for _, t := range f.tokens {
 		o := t[0]
 		known := false
@@ -209,7 +202,7 @@ func (f *flags) tail(out []byte, have string, a *Reply) []byte {
 		case 'O':
 			out = append(append(out, ' '), t...)
 		case 'k':
-			out = putKey(out, f.key, f.binary || a.Bits&wire.ReplyBinary != 0)
+			out = putKey(out, f.key, f.binary || a.Bits&kv.ReplyBinary != 0)
 		case 's':
 			out = strconv.AppendInt(append(out, " s"...), int64(len(a.Value)), 10)
 		case 'c':
@@ -220,7 +213,7 @@ func (f *flags) tail(out []byte, have string, a *Reply) []byte {
 			out = strconv.AppendUint(append(out, " l"...), a.Idle/1000, 10)
 		case 'h':
 			out = append(out, " h0"...)
-			if a.Bits&wire.ReplyFetched != 0 {
+			if a.Bits&kv.ReplyFetched != 0 {
 				out[len(out)-1] = '1'
 			}
 		case 't':

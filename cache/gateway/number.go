@@ -1,6 +1,9 @@
 package gateway
 
-import "strconv"
+import (
+	"strconv"
+	"time"
+)
 
 // number reads what C's strtoll and strtoull read of a token: spaces, a sign, digits, and
 // then the end or a space.
@@ -40,3 +43,26 @@ func signed(tok string) (int32, bool) {
 	}
 	return int32(n), ok && n < 1<<63
 }
+
+const badFormat = "CLIENT_ERROR bad command line format"
+
+const thirtyDays = 60 * 60 * 24 * 30
+
+// until returns memcached's expiry as the store takes it: ms from now. More than thirty
+// days is a date.
+func until(t int32) int64 {
+	switch {
+	case t < 0:
+		return -1
+	case t > thirtyDays:
+		if left := int64(t) - time.Now().Unix(); left > 0 {
+			return left * 1000
+		}
+		return -1
+	}
+	return int64(t) * 1000
+}
+
+func u64(n uint64) string { return strconv.FormatUint(n, 10) }
+
+func number64(name string, n uint64) [2]string { return [2]string{name, u64(n)} }

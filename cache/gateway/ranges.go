@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goverbs/goverbs/cache/internal/store"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // Inspector is a [Store] that lists its records. Of another store, stats items, slabs, sizes
@@ -14,9 +14,9 @@ import (
 // of up to 1<<i bytes, with header and key, that are too long for range i-1.
 type Inspector interface {
 	// Ranges returns the ranges that have, or had, any records.
-	Ranges() []store.Range
+	Ranges() []kv.Range
 	// Keys returns at most limit records of a range.
-	Keys(id, limit int) []store.Listed
+	Keys(id, limit int) []kv.Listed
 }
 
 const (
@@ -25,7 +25,7 @@ const (
 )
 
 // ranges returns those of the store, counted from the last stats reset on.
-func (s *Server) ranges() []store.Range {
+func (s *Server) ranges() []kv.Range {
 	in, ok := s.cfg.Store.(Inspector)
 	if !ok {
 		return nil

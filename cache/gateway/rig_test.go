@@ -13,6 +13,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/arena"
 	"github.com/goverbs/goverbs/cache/internal/store"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // local is a store in this process, behind a lock.
@@ -36,12 +37,12 @@ func newLocal(t testing.TB) *local {
 	return &local{s: s, begin: time.Now()}
 }
 
-func (l *local) Do(_ context.Context, q *Request) (Reply, error) {
+func (l *local) Do(_ context.Context, q *kv.Request) (kv.Reply, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	a := l.s.Do(uint64(time.Since(l.begin)/time.Millisecond), q)
+	a := l.s.DoLocal(uint64(time.Since(l.begin)/time.Millisecond), q)
 	a.Value = append(q.Into[:0], a.Value...)
-	return a, nil
+	return a.Reply, nil
 }
 
 func (l *local) StatLines() [][2]string {
@@ -51,13 +52,13 @@ func (l *local) StatLines() [][2]string {
 	return [][2]string{{"curr_items", u64(uint64(n.Items))}, {"total_items", u64(n.Stored)}, {"limit_maxbytes", u64(uint64(n.Arena.Total))}}
 }
 
-func (l *local) Ranges() []store.Range {
+func (l *local) Ranges() []kv.Range {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.s.Ranges()
 }
 
-func (l *local) Keys(id, limit int) (list []store.Listed) {
+func (l *local) Keys(id, limit int) (list []kv.Listed) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for from := -1; from != 0; {

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goverbs/goverbs/cache/internal/store"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/internal/accept"
 )
 
@@ -24,13 +24,6 @@ var resettable = map[string]bool{
 	"total_items": true, "evictions": true, "reclaimed": true, "expired_unfetched": true, "evicted_unfetched": true,
 	"rdma_records_moved": true, "rdma_reads_reported": true,
 	"rdma_read_hits": true, "rdma_probes": true, "rdma_reads": true, "rdma_calls": true, "rdma_sessions": true,
-}
-
-// baseline is what there was at the last stats reset.
-type baseline struct {
-	sums
-	store  map[string]uint64
-	ranges map[int]store.Events
 }
 
 // tellStats replies with the counters of gateway and store. Lines about parts of memcached that are
@@ -69,8 +62,6 @@ func (c *conn) lines(lines [][2]string) {
 		_, _ = c.w.WriteString("STAT " + l[0] + " " + l[1] + "\r\n")
 	}
 }
-
-func number64(name string, n uint64) [2]string { return [2]string{name, u64(n)} }
 
 func yes(b bool) string {
 	if b {
@@ -125,7 +116,7 @@ func seconds(d time.Duration) string {
 
 // reset makes the stats command count from now on. What Stats returns stays.
 func (s *Server) reset() {
-	base := baseline{store: map[string]uint64{}, ranges: map[int]store.Events{}}
+	base := baseline{store: map[string]uint64{}, ranges: map[int]kv.Events{}}
 	for _, l := range s.cfg.Store.StatLines() {
 		if v, err := strconv.ParseUint(l[1], 10, 64); err == nil {
 			base.store[l[0]] = v
@@ -197,4 +188,21 @@ func (s *Server) conns() (lines [][2]string) {
 // address returns an address as memcached writes it, without spaces.
 func address(a net.Addr) string {
 	return a.Network() + ":" + strings.ReplaceAll(a.String(), " ", "_")
+}
+
+// detail switches the counters of prefixes on or off, or lists them.
+func (c *conn) detail(t []string) error {
+	what := ""
+	if len(t) > 2 {
+		what = t[2]
+	}
+	switch what {
+	case "on", "off":
+		c.s.details.on.Store(what == "on")
+		return c.say("OK")
+	case "dump":
+		_, _ = c.w.WriteString(c.s.details.String())
+		return c.say("END")
+	}
+	return c.say("CLIENT_ERROR usage: stats detail on|off|dump")
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // stats returns the lines of a stats command.
@@ -244,7 +244,7 @@ func TestDumpLeavesOutWhatBreaksLines(t *testing.T) {
 	l := newLocal(t)
 	_, addr := newServer(t, Config{Store: l})
 	for _, k := range []string{"a\r\nEND", "b c", "d\x00", "good"} {
-		_, err := l.Do(t.Context(), &Request{Op: wire.OpSet, Key: []byte(k)})
+		_, err := l.Do(t.Context(), &kv.Request{Op: kv.OpSet, Key: []byte(k)})
 		require.NoError(t, err)
 	}
 	require.Equal(t, "ITEM good [0 b; 0 s]\r\nEND\r\n", dial(t, "tcp", addr).ask("stats cachedump 7 0\r\n"))

@@ -3,7 +3,7 @@ package gateway
 import (
 	"sync/atomic"
 
-	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // counter is one of the counters of a gateway.
@@ -63,45 +63,45 @@ func (s sums) since(before *sums) sums {
 }
 
 // count counts a request that the store has carried out.
-func (t *tally) count(q *Request, a *Reply) {
+func (t *tally) count(q *kv.Request, a *kv.Reply) {
 	switch a.Status {
-	case wire.OK, wire.NotFound, wire.NotStored, wire.Exists:
-	case wire.TooLarge:
+	case kv.OK, kv.NotFound, kv.NotStored, kv.Exists:
+	case kv.TooLarge:
 		t.add(tooLarge, 1)
 		return
-	case wire.NoMemory:
+	case kv.NoMemory:
 		t.add(noMemory, 1)
 		return
 	default:
 		return
 	}
-	ok := a.Status == wire.OK
+	ok := a.Status == kv.OK
 	switch q.Op {
-	case wire.OpGet:
+	case kv.OpGet:
 		hit, miss := getHits, getMisses
-		if q.Want&wire.WantTouch != 0 {
+		if q.Want&kv.WantTouch != 0 {
 			hit, miss = touchHits, touchMisses
 		}
 		t.either(ok, hit, miss)
-	case wire.OpDelete:
-		if !ok || q.Want&wire.WantStale == 0 {
+	case kv.OpDelete:
+		if !ok || q.Want&kv.WantStale == 0 {
 			t.either(ok, deleteHits, deleteMisses)
 		}
-	case wire.OpArith:
+	case kv.OpArith:
 		hit, miss := incrHits, incrMisses
-		if q.Want&wire.WantDecr != 0 {
+		if q.Want&kv.WantDecr != 0 {
 			hit, miss = decrHits, decrMisses
 		}
-		if a.Status == wire.NotFound || ok && a.Bits&wire.ReplyCreated == 0 {
+		if a.Status == kv.NotFound || ok && a.Bits&kv.ReplyCreated == 0 {
 			t.either(ok, hit, miss)
 		}
-	case wire.OpFlush:
+	case kv.OpFlush:
 		t.add(flushes, 1)
 	default:
 		t.add(stores, 1)
 		switch {
-		case q.Want&wire.WantCompare == 0:
-		case a.Status == wire.Exists:
+		case q.Want&kv.WantCompare == 0:
+		case a.Status == kv.Exists:
 			t.add(casMismatches, 1)
 		default:
 			t.either(ok, casHits, casMisses)
@@ -117,12 +117,9 @@ func (t *tally) either(ok bool, hit, miss counter) {
 	}
 }
 
-// sum returns the counters of all connections, those that have ended included. s.mu must be held.
-func (s *Server) sum() sums {
-	all := s.ended
-	all.add(&s.own)
-	for _, c := range s.open {
-		all.add(&c.tally)
-	}
-	return all
+// baseline is what there was at the last stats reset.
+type baseline struct {
+	sums
+	store  map[string]uint64
+	ranges map[int]kv.Events
 }

@@ -4,56 +4,8 @@ import (
 	"strconv"
 
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
-
-// command is a command of the text protocol, and how many tokens it may have.
-type command struct {
-	least, most int
-	do          func(c *conn, t []string) error
-}
-
-var commands map[string]command
-
-func init() {
-	store := func(op wire.Op, want uint32, tokens int) command {
-		return command{tokens, tokens + 1, func(c *conn, t []string) error { return c.store(t, op, want) }}
-	}
-	count := func(want uint32) command {
-		return command{3, 4, func(c *conn, t []string) error { return c.count(t, want) }}
-	}
-	commands = map[string]command{
-		"set":            store(wire.OpSet, 0, 5),
-		"add":            store(wire.OpAdd, 0, 5),
-		"replace":        store(wire.OpReplace, 0, 5),
-		"append":         store(wire.OpAppend, 0, 5),
-		"prepend":        store(wire.OpPrepend, 0, 5),
-		"cas":            store(wire.OpSet, wire.WantCompare, 6),
-		"incr":           count(0),
-		"decr":           count(wire.WantDecr),
-		"delete":         {2, 4, (*conn).delete},
-		"touch":          {3, 4, (*conn).touch},
-		"flush_all":      {1, 3, (*conn).flush},
-		"verbosity":      {2, 3, (*conn).verbosity},
-		"version":        {1, maxTokens, func(c *conn, _ []string) error { return c.say("VERSION " + memcachedVersion) }},
-		"quit":           {1, maxTokens, func(*conn, []string) error { return errQuit }},
-		"shutdown":       {1, maxTokens, func(c *conn, _ []string) error { return c.say("ERROR: shutdown not enabled") }},
-		"cache_memlimit": {2, 3, (*conn).memlimit},
-		"stats":          {1, maxTokens, (*conn).tellStats},
-		"mg":             {2, maxTokens, (*conn).metaGet},
-		"ms":             {2, maxTokens, (*conn).metaSet},
-		"md":             {2, maxTokens, (*conn).metaDelete},
-		"ma":             {2, maxTokens, (*conn).metaCount},
-		"me":             {1, maxTokens, (*conn).metaDebug},
-		"mn":             {1, maxTokens, func(c *conn, _ []string) error { return c.say("MN") }},
-	}
-}
-
-// retrieval is a command that returns values.
-type retrieval struct{ cas, touch bool }
-
-var reads = map[string]retrieval{
-	"get": {}, "bget": {}, "gets": {cas: true}, "gat": {touch: true}, "gats": {cas: true, touch: true},
-}
 
 func (c *conn) get(t []string, how retrieval) error {
 	var want uint32
@@ -64,10 +16,10 @@ func (c *conn) get(t []string, how retrieval) error {
 		if !ok {
 			return c.say(badExptime)
 		}
-		want, expiry, keys = wire.WantTouch, until(exp), t[2:]
+		want, expiry, keys = kv.WantTouch, until(exp), t[2:]
 	}
-	read := func(k string) Reply {
-		q := c.request(wire.OpGet, k)
+	read := func(k string) kv.Reply {
+		q := c.request(kv.OpGet, k)
 		q.Want, q.Expiry = want, expiry
 		return c.do(q)
 	}
@@ -82,7 +34,7 @@ func (c *conn) get(t []string, how retrieval) error {
 	for _, k := range keys {
 		a := read(k)
 		switch a.Status {
-		case wire.OK:
+		case kv.OK:
 			out := append(append(append(c.w.AvailableBuffer(), "VALUE "...), k...), ' ')
 			out = append(strconv.AppendUint(out, uint64(a.Flags), 10), ' ')
 			out = strconv.AppendInt(out, int64(len(a.Value)), 10)
@@ -93,7 +45,7 @@ func (c *conn) get(t []string, how retrieval) error {
 			if err := c.write(a.Value); err != nil {
 				return err // the client has gone
 			}
-		case wire.NotFound:
+		case kv.NotFound:
 		default:
 			return c.say(failure(a.Status))
 		}
@@ -107,7 +59,7 @@ func (c *conn) quiet(t []string) bool {
 	return c.noreply
 }
 
-func (c *conn) store(t []string, op wire.Op, want uint32) error {
+func (c *conn) store(t []string, op kv.Op, want uint32) error {
 	c.quiet(t)
 	q := c.request(op, t[1])
 	q.Want = want
@@ -115,7 +67,7 @@ func (c *conn) store(t []string, op wire.Op, want uint32) error {
 	exp, ok2 := signed(t[3])
 	n, ok3 := signed(t[4])
 	ok := ok1 && ok2 && ok3
-	if want&wire.WantCompare != 0 && ok {
+	if want&kv.WantCompare != 0 && ok {
 		q.CAS, ok = unsigned(t[5])
 	}
 	if !ok || n < 0 || n > 1<<31-3 || len(t[1]) > wire.MaxKey {
@@ -124,10 +76,10 @@ func (c *conn) store(t []string, op wire.Op, want uint32) error {
 	q.Flags, q.Expiry = uint32(flags), until(exp)
 	if c.tooLarge(t[1], q.Flags, int(n)) {
 		c.n.add(tooLarge, 1)
-		if op == wire.OpSet && want == 0 {
+		if op == kv.OpSet && want == 0 {
 			c.drop(q.Key)
 		}
-		if err := c.say(failure(wire.TooLarge)); err != nil {
+		if err := c.say(failure(kv.TooLarge)); err != nil {
 			return err
 		}
 		return c.swallow(int(n) + 2)
@@ -142,38 +94,33 @@ func (c *conn) store(t []string, op wire.Op, want uint32) error {
 	q.Value = c.data
 	a := c.do(q)
 	switch a.Status {
-	case wire.NotStored:
+	case kv.NotStored:
 		return c.say("NOT_STORED")
-	case wire.TooLarge:
+	case kv.TooLarge:
 		if joins(op) { // of what both are together
 			return c.say("NOT_STORED")
 		}
-		if op == wire.OpSet && want == 0 {
+		if op == kv.OpSet && want == 0 {
 			c.drop(q.Key)
 		}
-	case wire.Exists:
+	case kv.Exists:
 		return c.say("EXISTS")
 	}
 	return c.outcome(a.Status, "STORED")
 }
 
-// joins reports whether op adds a value to the one that is there.
-func joins(op wire.Op) bool { return op == wire.OpAppend || op == wire.OpPrepend }
-
 // outcome replies with what became of a command: done is the text for success.
-func (c *conn) outcome(s wire.Status, done string) error {
+func (c *conn) outcome(s kv.Status, done string) error {
 	switch s {
-	case wire.OK:
+	case kv.OK:
 		return c.say(done)
-	case wire.NotFound:
+	case kv.NotFound:
 		return c.say("NOT_FOUND")
 	}
 	return c.say(failure(s))
 }
 
 const badExptime = "CLIENT_ERROR invalid exptime argument"
-
-const notNumeric = "CLIENT_ERROR cannot increment or decrement non-numeric value"
 
 func (c *conn) count(t []string, want uint32) error {
 	c.quiet(t)
@@ -184,10 +131,10 @@ func (c *conn) count(t []string, want uint32) error {
 	if !ok {
 		return c.say("CLIENT_ERROR invalid numeric delta argument")
 	}
-	q := c.request(wire.OpArith, t[1])
+	q := c.request(kv.OpArith, t[1])
 	q.Want, q.Delta = want, delta
 	a := c.do(q)
-	if a.Status == wire.NotNumeric {
+	if a.Status == kv.NotNumeric {
 		return c.say(notNumeric)
 	}
 	return c.outcome(a.Status, u64(a.Number))
@@ -204,7 +151,7 @@ func (c *conn) delete(t []string) error {
 	if len(t[1]) > wire.MaxKey {
 		return c.say(badFormat)
 	}
-	a := c.do(c.request(wire.OpDelete, t[1]))
+	a := c.do(c.request(kv.OpDelete, t[1]))
 	return c.outcome(a.Status, "DELETED")
 }
 
@@ -217,26 +164,26 @@ func (c *conn) touch(t []string) error {
 	if !ok {
 		return c.say(badExptime)
 	}
-	q := c.request(wire.OpGet, t[1])
-	q.Want, q.Expiry = wire.WantTouch|wire.WantNoValue, until(exp)
+	q := c.request(kv.OpGet, t[1])
+	q.Want, q.Expiry = kv.WantTouch|kv.WantNoValue, until(exp)
 	a := c.do(q)
 	return c.outcome(a.Status, "TOUCHED")
 }
 
 func (c *conn) flush(t []string) error {
 	quiet := len(t) > 1 && c.quiet(t)
-	q := Request{Op: wire.OpFlush}
+	q := kv.Request{Op: kv.OpFlush}
 	if len(t) > 2 || len(t) == 2 && !quiet {
 		exp, ok := signed(t[1])
 		if !ok {
 			return c.say(badExptime)
 		}
 		if exp > 0 {
-			q.Want, q.Expiry = wire.WantIfLater, until(exp)
+			q.Want, q.Expiry = kv.WantIfLater, until(exp)
 		}
 	}
 	a := c.do(&q)
-	if a.Status != wire.OK {
+	if a.Status != kv.OK {
 		return c.say(failure(a.Status))
 	}
 	return c.say("OK")

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
@@ -182,51 +182,65 @@ func (d *admission) close() error {
 	return err
 }
 
-// checkKey returns a copy of a key, or what is wrong with it.
-func checkKey(key []byte) ([]byte, error) {
-	if len(key) < greet.MinKey {
-		return nil, fmt.Errorf("cache: key of %d bytes: shorter than %d", len(key), greet.MinKey)
+// admitted is the connection of a client that has proved its key. It has a place among the tenant's
+// clients, also while it waits for its turn to connect; both end when the connection closes.
+type admitted struct {
+	net.Conn
+	by       greet.Transport
+	seal     greet.Seal
+	connects *turn  // nil: it needs none
+	leave    func() // gives back its place; nil: it has none
+}
+
+// SyscallConn implements [syscall.Conn].
+func (a *admitted) SyscallConn() (syscall.RawConn, error) {
+	if c, ok := a.Conn.(syscall.Conn); ok {
+		return c.SyscallConn()
 	}
-	return slices.Clone(key), nil
+	return nil, errors.ErrUnsupported
 }
 
-// queue is a listener of connections that have been admitted.
-type queue struct {
-	addr  net.Addr
-	conns chan net.Conn
-	over  chan struct{}
-	once  sync.Once
-}
-
-func newQueue(addr net.Addr) *queue {
-	return &queue{addr: addr, conns: make(chan net.Conn), over: make(chan struct{})}
-}
-
-// put reports whether the connection was accepted: not if the queue is closed.
-func (q *queue) put(conn net.Conn) bool {
-	select {
-	case q.conns <- conn:
-		return true
-	case <-q.over:
-		return false
+func (a *admitted) Close() error {
+	err := a.Conn.Close()
+	a.connects.over()
+	if a.leave != nil {
+		a.leave()
 	}
+	return err
 }
 
-// Accept implements [net.Listener].
-func (q *queue) Accept() (net.Conn, error) {
-	select {
-	case conn := <-q.conns:
-		return conn, nil
-	case <-q.over:
-		return nil, net.ErrClosed
+// maxConns is how many connections a client may have: one, one that replaces it, and one that has failed
+// and is not known to have.
+const maxConns = 3
+
+// reserve gives a connection a place among the clients, or returns [greet.ErrFull]: see MaxClients of
+// [Config]. Connections of one client share a place.
+func (s *Server) reserve(c *admitted, id [16]byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, limited := s.places[id], s.cfg.MaxClients > 0 && len(s.cfg.Key) > 0
+	switch {
+	case s.closed:
+		return ErrClosed
+	case limited && (n == 0 && len(s.places) >= s.cfg.MaxClients || n >= maxConns):
+		return greet.ErrFull
 	}
-}
-
-// Close implements [net.Listener].
-func (q *queue) Close() error {
-	q.once.Do(func() { close(q.over) })
+	s.places[id]++
+	c.leave = sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.places[id]--; s.places[id] == 0 {
+			delete(s.places, id)
+		}
+	})
 	return nil
 }
 
-// Addr implements [net.Listener].
-func (q *queue) Addr() net.Addr { return q.addr }
+// admit admits a client with a place, and reports whether it did. Otherwise the connection is still the
+// caller's.
+func (s *Server) admit(c *admitted) bool {
+	if c.by == greet.RDMA {
+		return s.links.put(c)
+	}
+	return s.streams.put(c)
+}

@@ -12,11 +12,6 @@ import (
 // again, alone: when the client has to say how far it is, which tells it how far the server is, and when the table has
 // moved. So what is sent to it does not depend on the number of changes.
 
-// probes reports whether a client is to probe.
-func (c *client) probes() bool {
-	return c.mode == wire.Probed || c.mode == wire.Advised && c.advised
-}
-
 // advise looks at the load, and has clients follow the advice. s.mu must be held.
 func (s *Server) advise(now time.Time) {
 	n := s.store.Stats()

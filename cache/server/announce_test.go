@@ -13,6 +13,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/cache/internal/wiretest"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // listener is a client that says nothing and counts what it is told.
@@ -156,7 +157,7 @@ func TestRepliesTellOfChanges(t *testing.T) {
 		before, first := busy.heard(), quiet.heard()
 		const calls, each = 200, 7 * time.Millisecond
 		for i := range calls {
-			q := wire.Request{ID: uint64(i), Op: wire.OpGet, Epoch: 1, Key: []byte("none")}
+			q := wire.Request{ID: uint64(i), Epoch: 1, Request: kv.Request{Op: kv.OpGet, Key: []byte("none")}}
 			_, err := s.take(1, s.clients[1], wire.AppendRequest(nil, &q))
 			require.NoError(t, err)
 			synctest.Wait()
@@ -203,7 +204,7 @@ func TestChangesAreToldSoonUnderPressure(t *testing.T) {
 		s, l := told(t)
 		total := s.Stats().Memory
 		for i := 0; s.Stats().Quarantine <= total/64; i++ {
-			_, err := s.Do(t.Context(), &wire.Request{Op: wire.OpSet, Key: fmt.Append(nil, i%8), Value: make([]byte, 10_000)})
+			_, err := s.Do(t.Context(), &kv.Request{Op: kv.OpSet, Key: fmt.Append(nil, i%8), Value: make([]byte, 10_000)})
 			require.NoError(t, err)
 		}
 		time.Sleep(time.Second)
@@ -229,7 +230,7 @@ func TestClientsAreAskedUnderPressure(t *testing.T) {
 		require.Equal(t, asks, l.asks(), "there is no pressure")
 		total := s.Stats().Memory
 		for i := 0; s.Stats().Quarantine <= total/64; i++ {
-			_, err := s.Do(t.Context(), &wire.Request{Op: wire.OpSet, Key: fmt.Append(nil, i%8), Value: make([]byte, 10_000)})
+			_, err := s.Do(t.Context(), &kv.Request{Op: kv.OpSet, Key: fmt.Append(nil, i%8), Value: make([]byte, 10_000)})
 			require.NoError(t, err)
 		}
 		time.Sleep(announceAfter + time.Millisecond)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/internal/canceltest"
 )
 
@@ -38,6 +38,6 @@ func TestCancelledBefore(t *testing.T) {
 	require.NoError(t, all.Close())
 
 	s, _ := tablesRig(t, func(int) error { return nil })
-	canceltest.Methods(t, s, []any{&wire.Request{Op: wire.OpDelete, Key: []byte("key")}})
+	canceltest.Methods(t, s, []any{&kv.Request{Op: kv.OpDelete, Key: []byte("key")}})
 	require.NoError(t, s.Close())
 }

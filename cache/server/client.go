@@ -4,68 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/netip"
 	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
-	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/latency"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
-
-const (
-	receives   = 8       // frames of a client that may wait: each client has memory for these and the spare ones, four pages
-	frame      = 1280    // bytes of each: most requests are one
-	maxReplies = 1 << 20 // bytes that may wait, then the client's requests do
-	maxFlushes = 1 << 12 // of a client that may wait for others: there is no reply yet
-	chunk      = 1024    // entries of a snapshot at a time
-)
-
-// errLate is the error of a client that hangs.
-var errLate = errors.New("it has not said within the lease that it is done with what was freed")
-
-var errFlushes = errors.New("more flushes than may wait for clients")
-
-// client is a connected client. The server's mu guards it.
-type client struct {
-	cut     context.CancelCauseFunc
-	from    netip.Prefix // see pending.Source
-	came    time.Time
-	next    uint64 // delta
-	pos     uint64 // of the snapshot
-	snap    bool
-	reads   bool      // READs, and has the map; otherwise all that it wants is a call
-	begun   bool      // a client that has no map was sent the beginning of one
-	mode    wire.Mode // as the client has chosen
-	advised bool      // if it has not: it is to probe
-	alone   bool      // it was told last that it has no map
-	beats   bool      // it wants to hear from the server when there is nothing new, too
-	// whether the goroutine that takes its messages sends the replies, too
-	replied bool
-	seal    greet.Seal   // of its greeting, if it READs through the target
-	through bool         // it READs through the target, of which it
-	tell    *wire.Target // is to be told; nil: it has been
-	left    bool         // it has said that it READs nothing any more
-	replies []byte
-	placed  uint32        // the version of the placement that it was sent last
-	flushes int           // that are not over
-	room    chan struct{} // has a token when replies were sent, or something has arrived by RDMA
-	writer
-}
-
-// scratch is where parts of the map are put together. The server's mu guards it.
-type scratch struct {
-	deltas  wire.Deltas
-	entries wire.Chunk
-	report  wire.Report
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
 
 // talk handles the messages of one client until it ends, in this goroutine.
 func (s *Server) talk(ctx context.Context, m link.Conn, id uint64, c *client) error {
@@ -76,45 +21,6 @@ func (s *Server) talk(ctx context.Context, m link.Conn, id uint64, c *client) er
 		err = werr
 	}
 	return err
-}
-
-func (s *Server) maxRequest() int {
-	// A request that is too large for the store gets a reply that says so.
-	return min(2*s.cfg.MaxValue+wire.MaxKey+1<<16, wire.MaxMessage)
-}
-
-func (s *Server) attach(cut context.CancelCauseFunc, reads bool) (uint64, *client) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return 0, nil
-	}
-	s.last++
-	c := &client{cut: cut, reads: reads, advised: s.advice.Probes(), room: make(chan struct{}, 1)}
-	c.send = func() { s.write(c) }
-	s.clients[s.last] = c
-	if reads {
-		s.store.Attach(s.last, s.now())
-	}
-	return s.last, c
-}
-
-func (s *Server) detach(id uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.clients, id)
-	s.store.Detach(id)
-	s.settle()
-}
-
-// settle wakes the goroutines that wait for memory, since some may be there, and ends the flushes that
-// are over. s.mu must be held.
-func (s *Server) settle() {
-	s.settleFlushes()
-	if s.settled != nil {
-		close(s.settled)
-		s.settled = nil
-	}
 }
 
 // reply queues a reply to a client. s.mu must be held.
@@ -184,19 +90,19 @@ func (s *Server) take(id uint64, c *client, b []byte) (full bool, err error) {
 		}
 		a := s.execute(&q)
 		s.announce()
-		if q.Op == wire.OpFlush && !s.store.Flushed(a.Seq) {
+		if q.Op == kv.OpFlush && !s.store.Flushed(a.Seq) {
 			if c.flushes++; c.flushes > maxFlushes {
 				return false, errFlushes
 			}
 			s.awaitFlush(a.Seq, func() { c.flushes--; s.reply(c, &a); s.wake(c); s.took(c.by(), latency.Flush, came) })
 		} else {
 			s.reply(c, &a)
-			s.took(c.by(), latency.Of(&q), came)
+			s.took(c.by(), latency.Of(&q.Request), came)
 		}
 		if !c.replied {
 			s.wake(c)
 		}
-		if a.Status == wire.NoMemory { // clients may still READ what was freed
+		if a.Status == kv.NoMemory { // clients may still READ what was freed
 			s.askAll()
 		}
 	case wire.KindHorizon:

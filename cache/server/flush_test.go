@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // A flush is acknowledged when the client that READs has left it behind, for which it is asked, to a gateway and to
@@ -16,7 +17,7 @@ import (
 func TestFlushWaitsForClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := told(t)
-		flush := &wire.Request{Op: wire.OpFlush}
+		flush := &kv.Request{Op: kv.OpFlush}
 		var id uint64
 		var c *client
 		for id, c = range s.clients {
@@ -34,7 +35,7 @@ func TestFlushWaitsForClients(t *testing.T) {
 			s.put(t, n)
 			asks := l.asks()
 			done := begin(t.Context())
-			_, err := s.take(id, c, wire.AppendRequest(nil, flush))
+			_, err := s.take(id, c, wire.AppendRequest(nil, &wire.Request{Request: *flush}))
 			require.NoError(t, err)
 			time.Sleep(10 * announceAfter)
 			require.Greater(t, l.asks(), asks+3)
@@ -68,7 +69,7 @@ func TestFlushesThatWait(t *testing.T) {
 		var c *client
 		for id, c = range s.clients {
 		}
-		flush := wire.AppendRequest(nil, &wire.Request{Op: wire.OpFlush})
+		flush := wire.AppendRequest(nil, &wire.Request{Request: kv.Request{Op: kv.OpFlush}})
 		for n := 1; n < 3; n++ {
 			s.put(t, 1)
 			for range maxFlushes {

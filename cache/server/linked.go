@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"io"
 	"sync"
 	"time"
 
@@ -154,22 +153,6 @@ func (k *linked) close(serving context.Context, cause error) error {
 	}
 	k.s.queues.give(k.messages)
 	return errors.Join(cause, err)
-}
-
-// destroy closes what clients READ through, and tries again each lease until that succeeds or ctx ends.
-func (s *Server) destroy(ctx context.Context, through io.Closer) error {
-	for {
-		err := through.Close()
-		if err == nil {
-			return nil
-		}
-		s.cfg.Logger.Error("cache: a client may go on to READ: close its queue pair", "error", err)
-		select {
-		case <-time.After(s.cfg.Lease):
-		case <-ctx.Done():
-			return err
-		}
-	}
 }
 
 // inbox runs take on a worker while messages arrive. What arrives before open waits for it.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // A request for memory that stays in quarantine, or that others are always faster to take, is refused
@@ -32,12 +32,12 @@ func TestWaitForQuarantineEnds(t *testing.T) {
 		}
 	})
 	for i := range 10_000 {
-		a, err := s.Do(ctx, &wire.Request{Op: wire.OpSet, Key: []byte(strconv.Itoa(i)), Value: make([]byte, 1000)})
+		a, err := s.Do(ctx, &kv.Request{Op: kv.OpSet, Key: []byte(strconv.Itoa(i)), Value: make([]byte, 1000)})
 		require.NoError(t, err)
-		if a.Status == wire.NoMemory {
+		if a.Status == kv.NoMemory {
 			return
 		}
-		require.Equal(t, wire.OK, a.Status)
+		require.Equal(t, kv.OK, a.Status)
 	}
 	require.Fail(t, "there was always memory")
 }

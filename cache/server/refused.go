@@ -27,9 +27,6 @@ func (s *Server) Refused() Refused {
 	return s.admission.refused.stats()
 }
 
-// Refused returns the counters of the address that tenants share.
-func (t *Tenants) Refused() Refused { return t.admission.refused.stats() }
-
 // refusals are the counters of an admission.
 type refusals struct {
 	denied, full, silent, crowded, other atomic.Uint64

@@ -9,6 +9,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/place"
 	"github.com/goverbs/goverbs/cache/internal/snapshot"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // ShardState is what a server of a cluster does with a shard.
@@ -118,7 +119,7 @@ func (s *Server) Import(ctx context.Context, it *snapshot.Item, passed time.Dura
 			return fmt.Errorf("cache: import: %w", ErrClosed)
 		}
 		status := s.store.Restore(s.now(), it, uint64((passed+time.Millisecond-1)/time.Millisecond))
-		wait := status == wire.NoMemory && s.store.Stats().Arena.Quarantine > 0
+		wait := status == kv.NoMemory && s.store.Stats().Arena.Quarantine > 0
 		if s.announce(); wait {
 			s.askAll()
 		}
@@ -143,14 +144,22 @@ func (s *Server) execute(q *wire.Request) wire.Reply {
 	} else if s.shards.serves(q) {
 		return s.store.Do(s.now(), q)
 	}
-	return wire.Reply{ID: q.ID, Epoch: s.epoch, Status: wire.WrongServer, Clock: s.now()}
+	return wire.Reply{ID: q.ID, Epoch: s.epoch, Reply: kv.Reply{Status: wire.WrongServer, Clock: s.now()}}
+}
+
+// executeLocal carries out a request of this process likewise. s.mu must be held.
+func (s *Server) executeLocal(q *kv.Request) wire.Reply {
+	if s.shards == nil || s.shards.serves(&wire.Request{Request: *q}) {
+		return s.store.DoLocal(s.now(), q)
+	}
+	return wire.Reply{Epoch: s.epoch, Reply: kv.Reply{Status: wire.WrongServer, Clock: s.now()}}
 }
 
 // serves reports whether a request is executed. A flush is executed if the client has the server's placement, and so
 // sends it to all owners, and if no copy of a shard may be under way.
 func (h *shards) serves(q *wire.Request) bool {
 	switch q.Op {
-	case wire.OpFlush:
+	case kv.OpFlush:
 		return h.moving == 0 && (q.Placement == 0 || q.Placement == h.epoch)
 	case wire.OpList:
 		return q.Delta < place.Shards && h.states[q.Delta] >= ShardReadOnly

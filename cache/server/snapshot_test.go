@@ -16,6 +16,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/snapshot"
 	"github.com/goverbs/goverbs/cache/internal/store"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -36,7 +37,7 @@ func plainTable(n int) ([]byte, wire.Where) { return make([]byte, n), wire.Where
 
 func fill(s *store.Store, n int) {
 	for i := range n {
-		s.Do(1, &wire.Request{Op: wire.OpSet, Key: fmt.Append(nil, i), Value: fmt.Append(nil, "value ", i), Expiry: int64(i) * 1000})
+		s.Do(1, &wire.Request{Request: kv.Request{Op: kv.OpSet, Key: fmt.Append(nil, i), Value: fmt.Append(nil, "value ", i), Expiry: int64(i) * 1000}})
 	}
 }
 
@@ -65,7 +66,7 @@ func TestWriteSnapshot(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 100, read)
 	require.Equal(t, 50, restored, "half have expired, and the first one never does")
-	a := next.Do(1, &wire.Request{Op: wire.OpGet, Key: []byte("51")})
+	a := next.Do(1, &wire.Request{Request: kv.Request{Op: kv.OpGet, Key: []byte("51")}})
 	require.Equal(t, "value 51", string(a.Value))
 	require.Equal(t, uint64(1001), a.Expiry)
 	// A clock that went back makes nothing live longer than it had left.
@@ -73,7 +74,7 @@ func TestWriteSnapshot(t *testing.T) {
 	restored, _, err = readSnapshot(bytes.NewReader(b), next, 1, h.Saved-1_000_000, 3)
 	require.NoError(t, err)
 	require.Equal(t, 100, restored)
-	a = next.Do(1, &wire.Request{Op: wire.OpGet, Key: []byte("51")})
+	a = next.Do(1, &wire.Request{Request: kv.Request{Op: kv.OpGet, Key: []byte("51")}})
 	require.Equal(t, uint64(51_001), a.Expiry)
 
 	_, _, err = readSnapshot(bytes.NewReader(b[:len(b)-1]), newStore(t, 4), 1, h.Saved, 4)
@@ -213,7 +214,7 @@ func TestSnapshotIntoLessMemory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "snapshot")
 	before := newStoreOf(t, 1, 4<<20)
 	for i := range 2000 {
-		before.Do(1, &wire.Request{Op: wire.OpSet, Key: fmt.Append(nil, i), Value: make([]byte, 1000)})
+		before.Do(1, &wire.Request{Request: kv.Request{Op: kv.OpSet, Key: fmt.Append(nil, i), Value: make([]byte, 1000)}})
 	}
 	require.Equal(t, 2000, before.Stats().Items)
 	_, err := writeSnapshot(path, before, 1)
@@ -270,7 +271,7 @@ func TestSave(t *testing.T) {
 	s := host(t, path, &out)
 	_, err := s.Save()
 	require.NoError(t, err)
-	_, err = s.Do(t.Context(), &wire.Request{Op: wire.OpSet})
+	_, err = s.Do(t.Context(), &kv.Request{Op: kv.OpSet})
 	require.ErrorIs(t, err, ErrClosed)
 	_, err = s.Save()
 	require.ErrorIs(t, err, ErrClosed)
@@ -290,6 +291,6 @@ func TestSaveBesideQueuePairs(t *testing.T) {
 	n, err := s.Save()
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	_, err = s.take(id, c, wire.AppendRequest(nil, &wire.Request{Op: wire.OpSet, Key: []byte("k")}))
+	_, err = s.take(id, c, wire.AppendRequest(nil, &wire.Request{Request: kv.Request{Op: kv.OpSet, Key: []byte("k")}}))
 	require.ErrorIs(t, err, ErrClosed)
 }

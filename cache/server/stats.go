@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/latency"
-	"github.com/goverbs/goverbs/cache/internal/store"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/internal/histogram"
 )
 
@@ -45,10 +45,12 @@ type Stats struct {
 	EvictedAges Histogram `json:"-"`
 }
 
-// Latency is a histogram of the requests of one kind that came by one transport.
+// Latency is a histogram of the requests of one kind that came by one transport: Operation,
+// Transport, and the histogram Nanoseconds.
 type Latency = latency.Latency
 
-// Histogram has buckets of powers of two.
+// Histogram has buckets of powers of two: N[i] counts values below 1<<i and at least half of that, the
+// last one all others; Sum is the sum of all.
 type Histogram = histogram.Counts
 
 // Modes of clients.
@@ -77,19 +79,6 @@ func (c *client) has() string {
 		return ModeBounded
 	}
 	return ModeWhole
-}
-
-// by returns the transport of the client's messages.
-func (c *client) by() latency.Transport {
-	if c.reads && !c.through {
-		return latency.RDMA
-	}
-	return latency.TCP
-}
-
-// took counts a request that came at a time since the server began, and has its reply now.
-func (s *Server) took(by latency.Transport, op latency.Op, came time.Duration) {
-	s.latency.Add(by, op, time.Since(s.begun)-came)
 }
 
 // sizes returns the ranges of sizes of which there can be records.
@@ -145,7 +134,7 @@ func (s *Server) HotKeys(n int) (keys []HotKey) {
 }
 
 // Ranges returns how many records there are of which sizes, and what happened to them.
-func (s *Server) Ranges() []store.Range {
+func (s *Server) Ranges() []kv.Range {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.store == nil {
@@ -156,7 +145,7 @@ func (s *Server) Ranges() []store.Range {
 
 // Keys returns at most limit records of a range of sizes. Changes that come meanwhile do not wait
 // for it.
-func (s *Server) Keys(id, limit int) (list []store.Listed) {
+func (s *Server) Keys(id, limit int) (list []kv.Listed) {
 	step := func(from int) int {
 		s.mu.Lock()
 		defer s.mu.Unlock()

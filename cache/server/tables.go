@@ -1,9 +1,13 @@
 package server
 
 import (
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"time"
 
+	"github.com/goverbs/goverbs/cache/internal/arena"
+	"github.com/goverbs/goverbs/cache/internal/store"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -145,3 +149,36 @@ func (s *Server) freeTables() error {
 	}
 	return errors.Join(errs...)
 }
+
+// empty makes an empty store of the memory, of an epoch of its own.
+func (s *Server) empty() error {
+	a, err := arena.New(s.cfg.longest())
+	if err != nil {
+		return err
+	}
+	for _, mr := range s.arena {
+		if _, err := a.Add(mr.Bytes()); err != nil {
+			return err
+		}
+	}
+	if err := s.freeTables(); err != nil {
+		return err
+	}
+	var secret [20]byte
+	_, _ = rand.Read(secret[:]) // never fails
+	le := binary.LittleEndian
+	s.epoch = max(le.Uint32(secret[16:]), 1)
+	s.store, err = store.New(store.Config{
+		Epoch: s.epoch, Secret: wire.Secret{le.Uint64(secret[:]), le.Uint64(secret[8:])}, Arena: a,
+		AllocTable: s.allocTable, FreeTable: s.freeTable, SoonTable: s.soonTable,
+		Depth: 8, // in a smaller one two full buckets are not rare, which cost a record
+		Log:   s.cfg.Log, Lease: uint64(s.cfg.Lease / time.Millisecond), MaxValue: s.cfg.MaxValue,
+		CAS: firstCAS(time.Now()),
+	})
+	return err
+}
+
+// firstCAS returns what the CAS numbers of a life are above. A client may have kept one of a life that
+// left no snapshot, and must not replace by it what it has never seen. No life stores a record each
+// nanosecond, so the numbers of the next one are higher.
+func firstCAS(begun time.Time) uint64 { return uint64(begun.UnixNano()) }

@@ -14,6 +14,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/arena"
 	"github.com/goverbs/goverbs/cache/internal/store"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -62,9 +63,9 @@ func tablesRig(t *testing.T, slow func(bytes int) error) (s *Server, freed func(
 }
 
 func (s *Server) put(t *testing.T, i int) {
-	a, err := s.Do(t.Context(), &wire.Request{Op: wire.OpSet, Key: fmt.Append(nil, i)})
+	a, err := s.Do(t.Context(), &kv.Request{Op: kv.OpSet, Key: fmt.Append(nil, i)})
 	require.NoError(t, err)
-	require.Equal(t, wire.OK, a.Status)
+	require.Equal(t, kv.OK, a.Status)
 }
 
 // load is how many hundredths of the table's places are taken.
@@ -116,9 +117,9 @@ func TestTableGrowsBesideRequests(t *testing.T) {
 	require.Equal(t, 2*quickTable, <-begun)
 	require.Equal(t, 55, s.load(), "before it is needed")
 	for i := range records {
-		a, err := s.Do(t.Context(), &wire.Request{Op: wire.OpGet, Key: fmt.Append(nil, i)})
+		a, err := s.Do(t.Context(), &kv.Request{Op: kv.OpGet, Key: fmt.Append(nil, i)})
 		require.NoError(t, err)
-		require.Equal(t, wire.OK, a.Status)
+		require.Equal(t, kv.OK, a.Status)
 	}
 	for s.load() < 66 { // it grows at 65 %
 		s.put(t, records)

@@ -304,3 +304,6 @@ func (t *Tenants) Close() error {
 	t.running.Wait()
 	return errors.Join(errs...)
 }
+
+// Refused returns the counters of the address that tenants share.
+func (t *Tenants) Refused() Refused { return t.admission.refused.stats() }

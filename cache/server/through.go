@@ -11,24 +11,12 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/fence"
 	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/dc"
 	"github.com/goverbs/goverbs/verbs"
 )
-
-// DCConfig configures the target through which clients without a queue pair here READ.
-// The zero value has no target: such clients then connect as the others do.
-type DCConfig struct {
-	// Responders is how many contexts of clients' initiators may READ at a time
-	// ([dc.TargetConfig]). The target has that many queue pairs, whatever the number of
-	// clients. 0 means that there is no target.
-	Responders int
-	// Backend is the back end of the target.
-	Backend dc.Backend
-}
 
 // through is that target. Clients that READ through it cannot be cut off one by one, since it responds
 // to any client that knows it: it is replaced, and the others are told. The server's mu guards it.
@@ -100,48 +88,6 @@ func (s *Server) newTarget(number uint64) (*dc.Target, wire.Target, error) {
 		return nil, none, errors.Join(err, t.Close())
 	}
 	return t, said, nil
-}
-
-// serveThrough serves a client that READs through the target. Its messages come by TCP.
-func (s *Server) serveThrough(ctx context.Context, conn *admitted) error {
-	ctx, cut := context.WithCancelCause(ctx)
-	defer cut(nil)
-	defer conn.Close()
-	if s.cfg.DC.Responders <= 0 {
-		none := s.sealed(&wire.Target{Epoch: s.epoch}, conn.seal)
-		_, err := conn.Write(wire.AppendTarget(nil, none))
-		return err
-	}
-	id, c := s.attachThrough(cut, conn.seal)
-	if c == nil {
-		return ErrClosed
-	}
-	s.comesFrom(c, conn)
-	defer s.depart(id)
-	err := s.talk(ctx, link.NewStream(ctx, conn, s.maxRequest()), id, c)
-	if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.Canceled) {
-		return cause
-	}
-	return err
-}
-
-// sealed returns what a client is told of a target, with a seal of its own greeting.
-func (s *Server) sealed(t *wire.Target, seal greet.Seal) *wire.Target {
-	told := *t
-	told.Seal = seal.Of(told.Said())
-	return &told
-}
-
-func (s *Server) attachThrough(cut context.CancelCauseFunc, seal greet.Seal) (uint64, *client) {
-	id, c := s.attach(cut, true)
-	if c == nil {
-		return 0, nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c.through, c.beats, c.seal = true, true, seal
-	c.tell = s.sealed(&s.through.said, seal)
-	return id, c
 }
 
 // leave forgets a client that says it READs nothing any more. If that is not true the client harms
@@ -267,4 +213,27 @@ func (s *Server) throughStats() (n DCStats) {
 		n.Attached = h.target.Stats().Live
 	}
 	return n
+}
+
+// destroy closes what clients READ through, and tries again each lease until that succeeds or ctx ends.
+func (s *Server) destroy(ctx context.Context, through io.Closer) error {
+	for {
+		err := through.Close()
+		if err == nil {
+			return nil
+		}
+		s.cfg.Logger.Error("cache: a client may go on to READ: close its queue pair", "error", err)
+		select {
+		case <-time.After(s.cfg.Lease):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// sealed returns what a client is told of a target, with a seal of its own greeting.
+func (s *Server) sealed(t *wire.Target, seal greet.Seal) *wire.Target {
+	told := *t
+	told.Seal = seal.Of(told.Said())
+	return &told
 }

@@ -78,16 +78,6 @@ func (s *Server) disconnected(c *client) error {
 	return c.err
 }
 
-// wake starts a worker that sends a client what there is for it, unless one does already. s.mu must be
-// held.
-func (s *Server) wake(c *client) {
-	if c.to != nil && !c.busy {
-		c.busy = true
-		c.running.Add(1)
-		s.workers.run(c.send)
-	}
-}
-
 // write sends the map, its changes and replies, until there are none.
 func (s *Server) write(c *client) {
 	defer c.running.Done()

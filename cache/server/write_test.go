@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/cache/internal/wiretest"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // narrow is a connection that takes some messages without waiting, and others not.
@@ -73,7 +74,7 @@ func TestReplies(t *testing.T) {
 					return nil, nil
 				}
 				last++
-				return wire.AppendRequest(nil, &wire.Request{ID: last, Epoch: s.epoch, Op: wire.OpSet, Key: []byte("key"), Value: []byte("value")}), nil
+				return wire.AppendRequest(nil, &wire.Request{ID: last, Epoch: s.epoch, Request: kv.Request{Op: kv.OpSet, Key: []byte("key"), Value: []byte("value")}}), nil
 			}, id, c))
 		}
 		ask(3)
@@ -126,7 +127,7 @@ func TestOneSendsAtATime(t *testing.T) {
 	g := gated{n, make(chan struct{}), make(chan struct{})}
 	s.connected(ctx, g, c)
 	ask := func(n uint64) {
-		b := wire.AppendRequest(nil, &wire.Request{ID: n, Epoch: s.epoch, Op: wire.OpGet, Key: []byte("key")})
+		b := wire.AppendRequest(nil, &wire.Request{ID: n, Epoch: s.epoch, Request: kv.Request{Op: kv.OpGet, Key: []byte("key")}})
 		_, err := s.take(id, c, b)
 		require.NoError(t, err)
 		s.sendReplies(c)
@@ -183,7 +184,7 @@ func TestRoomIsGrantedWhileRequestsWait(t *testing.T) {
 		g := granted{&narrow{}, make(chan struct{}, 1)}
 		c.hear = func() error { signal(g.room); return nil }
 		s.connected(ctx, g, c)
-		_, err := s.Do(ctx, &wire.Request{Op: wire.OpSet, Key: []byte("key"), Value: make([]byte, 60<<10)})
+		_, err := s.Do(ctx, &kv.Request{Op: kv.OpSet, Key: []byte("key"), Value: make([]byte, 60<<10)})
 		require.NoError(t, err)
 		const many = 5 * maxReplies / (60 << 10)
 		read, asked := make(chan error, 1), uint64(0)
@@ -192,7 +193,7 @@ func TestRoomIsGrantedWhileRequestsWait(t *testing.T) {
 				if asked++; asked > many {
 					return nil, nil
 				}
-				return wire.AppendRequest(nil, &wire.Request{ID: asked, Epoch: s.epoch, Op: wire.OpGet, Key: []byte("key")}), nil
+				return wire.AppendRequest(nil, &wire.Request{ID: asked, Epoch: s.epoch, Request: kv.Request{Op: kv.OpGet, Key: []byte("key")}}), nil
 			}, id, c)
 		}()
 		for len(read) == 0 {

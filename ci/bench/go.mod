@@ -8,7 +8,6 @@ require (
 	github.com/goverbs/goverbs v0.0.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/stretchr/testify v1.12.1
-	github.com/zeebo/xxh3 v1.1.0
 	golang.org/x/perf v0.0.0-20260908200009-22c9c6c9d4da
 	golang.org/x/sync v0.24.0
 	golang.org/x/sys v0.49.0
@@ -16,31 +15,32 @@ require (
 )
 
 require (
-	codeberg.org/go-fonts/liberation v0.5.0 // indirect
-	codeberg.org/go-latex/latex v0.2.0 // indirect
-	codeberg.org/go-pdf/fpdf v0.11.1 // indirect
-	git.sr.ht/~sbinet/gg v0.7.0 // indirect
-	github.com/Mellanox/rdmamap v1.2.0 // indirect
-	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794 // indirect
-	github.com/ajstarks/svgo v0.0.0-20211024235047-1546f124cd8b // indirect
-	github.com/cespare/xxhash/v2 v2.3.0 // indirect
-	github.com/dchest/siphash v1.2.3 // indirect
-	github.com/florianl/go-tc v0.4.5-0.20240822175159-7926c32f7299 // indirect
-	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect
-	github.com/google/go-cmp v0.7.0 // indirect
-	github.com/josharian/native v1.1.0 // indirect
-	github.com/jsimonetti/rtnetlink/v2 v2.0.2 // indirect
-	github.com/klauspost/cpuid/v2 v2.4.0 // indirect
-	github.com/maypok86/otter/v2 v2.4.0 // indirect
-	github.com/mdlayher/netlink v1.11.2 // indirect
-	github.com/mdlayher/socket v0.6.0 // indirect
-	github.com/vishvananda/netlink v1.3.1 // indirect
-	github.com/vishvananda/netns v0.0.5 // indirect
-	go.uber.org/atomic v1.12.0 // indirect
-	go.yaml.in/yaml/v3 v3.0.5 // indirect
-	golang.org/x/image v0.46.0 // indirect
-	golang.org/x/net v0.61.0 // indirect
-	golang.org/x/text v0.43.0 // indirect
+	codeberg.org/go-fonts/liberation v0.5.0 // indirect; for gonum/plot
+	codeberg.org/go-latex/latex v0.2.0 // indirect; for gonum/plot
+	codeberg.org/go-pdf/fpdf v0.11.1 // indirect; for gonum/plot
+	git.sr.ht/~sbinet/gg v0.7.0 // indirect; for gonum/plot
+	github.com/Mellanox/rdmamap v1.2.0 // indirect; for goverbs
+	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794 // indirect; for x/perf
+	github.com/ajstarks/svgo v0.0.0-20211024235047-1546f124cd8b // indirect; for gonum/plot
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect; for redis
+	github.com/dchest/siphash v1.2.3 // indirect; for goverbs
+	github.com/florianl/go-tc v0.4.5-0.20240822175159-7926c32f7299 // indirect; for goverbs
+	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect; for gonum/plot
+	github.com/google/go-cmp v0.7.0 // indirect; for goverbs
+	github.com/josharian/native v1.1.0 // indirect; for goverbs
+	github.com/jsimonetti/rtnetlink/v2 v2.0.2 // indirect; for goverbs
+	github.com/klauspost/cpuid/v2 v2.4.0 // indirect; for goverbs
+	github.com/maypok86/otter/v2 v2.4.0 // indirect; for goverbs
+	github.com/mdlayher/netlink v1.11.2 // indirect; for goverbs
+	github.com/mdlayher/socket v0.6.0 // indirect; for goverbs
+	github.com/vishvananda/netlink v1.3.1 // indirect; for goverbs
+	github.com/vishvananda/netns v0.0.5 // indirect; for goverbs
+	github.com/zeebo/xxh3 v1.1.0 // for goverbs
+	go.uber.org/atomic v1.12.0 // indirect; for redis
+	go.yaml.in/yaml/v3 v3.0.5 // indirect; for testify
+	golang.org/x/image v0.46.0 // indirect; for gonum/plot
+	golang.org/x/net v0.61.0 // indirect; for goverbs
+	golang.org/x/text v0.43.0 // indirect; for gonum/plot
 )
 
 replace github.com/goverbs/goverbs => ../..

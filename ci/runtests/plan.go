@@ -26,7 +26,7 @@ const (
 		"CloseUnderLoad|CloseBeside|TriedAfterClose|ManyLargeMessages"
 	ownTimes = "Leases|Strays|OfTheDead|OfADeadClient|DeadHolder|ForgetsClient|ServerBefore|PlacesOfThose|ServerHeals|BesideTrouble|" +
 		"Goodbye|EndedSessionIs|AgentIsFoundAgain|AgentThatFails|^TestHostChanges$|KeyIsOnePeers|WrongAccessKey|SendToItself|" +
-		"TellsNoAddresses|FindsDeviceFiles|FindsLimits|JSONBefore|OfAServerThatHangs"
+		"^TestDoctorFinds|^TestCtlLists$|JSONBefore|OfAServerThatHangs"
 	notOlder = ownLoad + "|" + ownTimes + "|RandomPosts|DeadTargets|ComesAndGoes|ComeAndGo|UseAndClose|NotAllocate|AllocatesNothing"
 )
 

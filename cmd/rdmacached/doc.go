@@ -5,7 +5,8 @@
 //	rdmacached -config /etc/rdmacached.json -check   # is the file right, for this host?
 //
 // With -check it looks at the files that the configuration names, at the host's memory,
-// addresses and devices, and at the snapshot's folder. It does not open the device.
+// addresses and devices, and at the snapshot's folder. It does not open the device. The file
+// rdmacached.service beside the source is a systemd unit.
 //
 // Everything in the configuration except "listen" is optional:
 //
@@ -55,8 +56,7 @@
 //     only.
 //   - "metrics" is the address of Prometheus's /metrics, of /healthz, and of /status,
 //     which rdmactl cache shows.
-//
-// Logs go to standard error; "log" is "debug", "info", "warn" or "error".
+//   - "log" is "debug", "info", "warn" or "error". Logs go to standard error.
 //
 // # Tenants
 //
@@ -135,9 +135,8 @@
 //   - -metrics is an address for Prometheus's /metrics, and for /healthz, which returns
 //     503 without a connection to the server.
 //
-// # Running it
+// # Security
 //
-// The file rdmacached.service beside the source is a systemd unit. Traffic between RDMA clients and the server
-// is not encrypted, and an admitted client is known by its packets alone: "listen" should be on a
-// network with hosts that are trusted that far.
+// Traffic between RDMA clients and the server is not encrypted, and an admitted client is known by
+// its packets alone: "listen" should be on a network whose hosts are trusted that far.
 package main

@@ -18,6 +18,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/cache/gateway"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/internal/accept"
 )
 
@@ -78,7 +79,7 @@ type limit struct {
 
 // Do asks for as long as a client of memcached waits, or an eighth longer. While there is no server
 // commands fail after that, and find it when it is back.
-func (r *remote) Do(ctx context.Context, q *gateway.Request) (gateway.Reply, error) {
+func (r *remote) Do(ctx context.Context, q *kv.Request) (kv.Reply, error) {
 	return r.client.Do(r.limited(ctx), q)
 }
 

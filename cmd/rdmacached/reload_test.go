@@ -13,13 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache/gateway"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/cache/server"
 )
 
 type noStore struct{}
 
-func (noStore) Do(context.Context, *gateway.Request) (gateway.Reply, error) {
-	return gateway.Reply{}, nil
+func (noStore) Do(context.Context, *kv.Request) (kv.Reply, error) {
+	return kv.Reply{}, nil
 }
 func (noStore) StatLines() [][2]string { return nil }
 

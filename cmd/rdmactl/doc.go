@@ -1,6 +1,6 @@
-// Rdmactl inspects the RDMA devices of a host: which there are, what they can do, which way
-// packets take, and what is wrong. It changes no settings and
-// needs no privileges. With doctor -run it tries what a device can do, on objects of its own.
+// Rdmactl inspects the RDMA devices of a host: their ports, their features, the way of packets to an
+// address, and what is wrong. It changes no settings and needs no privileges. With doctor -run it
+// tries what a device can do, on objects of its own.
 //
 //	rdmactl [-json] COMMAND [arguments]
 //

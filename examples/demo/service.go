@@ -114,7 +114,7 @@ func keyOf(i int) []byte { return fmt.Appendf(nil, "record-%09d", i) }
 // set stores a record. A server that is down is no failure of the service.
 func (s *shop) set(ctx context.Context, _, i int) error {
 	err := s.cache.Set(ctx, keyOf(i), cache.Item{Value: value}, 0)
-	if errors.Is(err, cache.ErrUnavailable) || errors.Is(err, cache.ErrUnknown) {
+	if errors.Is(err, cache.ErrUnavailable) || errors.Is(err, cache.ErrOutcomeUnknown) {
 		return nil
 	}
 	return err

@@ -11,6 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// A clock that cannot be read is not used.
+func TestUse(t *testing.T) {
+	t.Cleanup(func() { Use(nil) })
+	Use(func() int64 { return 12_000_000_034 })
+	require.Equal(t, time.Unix(12, 34), Now())
+	Use(func() int64 { return 0 })
+	require.NotEqual(t, time.Unix(0, 0), Now())
+}
+
 // The kernel's uptime counts the time of suspension.
 func TestNow(t *testing.T) {
 	uptime := func() time.Time {

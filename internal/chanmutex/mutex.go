@@ -9,6 +9,7 @@ import "sync/atomic"
 type Mutex struct {
 	held    atomic.Bool
 	waiting atomic.Int32
+	woken   atomic.Bool   // a token is in free, or with a goroutine that has not tried since
 	free    chan struct{} // has a token after a release while a goroutine waited
 }
 
@@ -17,14 +18,18 @@ func New() Mutex { return Mutex{free: make(chan struct{}, 1)} }
 // Try acquires the mutex if it is free, and reports whether it did.
 func (t *Mutex) Try() bool { return t.held.CompareAndSwap(false, true) }
 
-// Release releases the mutex, which the caller must hold.
+// Release releases the mutex, which the caller must hold. It wakes one goroutine at a time: a
+// holder that acquires the mutex again at once would otherwise wake one in vain each time.
 func (t *Mutex) Release() {
 	t.held.Store(false)
 	if t.waiting.Load() > 0 {
-		select {
-		case t.free <- struct{}{}:
-		default:
-		}
+		t.wake()
+	}
+}
+
+func (t *Mutex) wake() {
+	if t.woken.CompareAndSwap(false, true) {
+		t.free <- struct{}{}
 	}
 }
 
@@ -40,6 +45,7 @@ func (t *Mutex) Take(one, two <-chan struct{}) bool {
 	for !t.Try() {
 		select {
 		case <-t.free:
+			t.woken.Store(false) // before it tries: a release from here on wakes again
 		case <-one:
 			return false
 		case <-two:

@@ -14,8 +14,8 @@ const buckets = 40
 // Counts is a histogram. Its zero value is empty. Entry i of N counts the values that have i
 // bits: less than 1<<i, and at least 1<<(i-1). The last one counts all larger values too.
 type Counts struct {
-	N   [buckets]uint64
-	Sum uint64 // of all values
+	N   [buckets]uint64 // N[i]: values below 1<<i, and at least half of that; the last one has all others
+	Sum uint64          // of all values
 }
 
 func bucket(v uint64) int { return min(bits.Len64(v), buckets-1) }

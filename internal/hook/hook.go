@@ -7,8 +7,9 @@ package hook
 var AdoptDevice, WrapDevice, Wrap, SoftRoCE, ResetRaces,
 	FindGIDAgain, FollowGID, CreateCQFor, RawQP, RawCQ,
 	ModifyRaw, ModifySteps, InitStep, ActivateWith, Fail,
-	OnEnd, SetPeer, KeepAlive, OwnSends, SignalsAll,
-	PrepareLink, Connected, AHAttr, FlushedWC, Gather any
+	OnEnd, SetPeer, KeepAlive, OwnSends, SignalsAll, Unfinished,
+	PrepareLink, Connected, AHAttr, FlushedWC, Gather,
+	Clock, Times, KeepsOpen any
 
 // Of package verbs/experimental.
 var RegisterDMABuf, RegisterAddressSpace, SGEOf, Prefetch, AllocDeviceMemory,

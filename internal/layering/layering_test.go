@@ -47,17 +47,18 @@ var below = map[string][]string{
 	"lockoffload": {"verbs", "verbs/netpath", "verbs/rdmacm", "internal", "lockoffload/internal/wire", "lockoffload/internal/memory",
 		"lockoffload/internal/machine"},
 	"lockoffload/internal/wire":    {},
-	"lockoffload/internal/memory":  {},
+	"lockoffload/internal/memory":  {"internal"},
 	"lockoffload/internal/broker":  {},
 	"lockoffload/internal/machine": {"lockoffload/internal/wire", "lockoffload/internal/memory", "lockoffload/internal/broker", "internal"},
 	"pacer":                        {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
-	"cache":                        {"verbs", "verbs/netpath", "verbs/rdmacm", "dc", "srd", "lockoffload", "pacer", "internal", "cache/internal", "cache/internal/driver"},
-	"cache/server":                 {"verbs", "dc", "lockoffload", "internal", "cache/internal", "cache/internal/driver"},
-	"cache/gateway":                {"cache/internal", "internal"}, // over any store
-	"cache/cluster":                {"dc", "cache", "cache/server", "cache/internal", "internal"},
-	"cache/internal":               {"internal"},
+	"cache":                        {"verbs", "verbs/netpath", "verbs/rdmacm", "dc", "srd", "lockoffload", "pacer", "internal", "cache/kv", "cache/internal", "cache/internal/driver"},
+	"cache/server":                 {"verbs", "dc", "lockoffload", "internal", "cache/kv", "cache/internal", "cache/internal/driver"},
+	"cache/gateway":                {"cache/kv", "cache/internal", "internal"}, // over any store
+	"cache/cluster":                {"dc", "cache", "cache/server", "cache/kv", "cache/internal", "internal"},
+	"cache/kv":                     {},
+	"cache/internal":               {"cache/kv", "internal"},
 	// What client and server share on the device.
-	"cache/internal/driver": {"cache/internal", "verbs"},
+	"cache/internal/driver": {"cache/kv", "cache/internal", "verbs"},
 }
 
 // forTests are what tests of all rooms may import: helpers, and stand-ins below.
@@ -179,21 +180,35 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// A program that imports the cache's client gets no server with it, and nothing of the weight of
-// etcd or gRPC, by way of others' packages either.
-func TestCacheClientIsLight(t *testing.T) {
-	c := exec.CommandContext(t.Context(), "go", "list", "-deps", "./cache")
+// A program that imports a library gets nothing of the weight of Prometheus, etcd or gRPC, by way of
+// others' packages either; and with the cache's client no server.
+func TestLibrariesAreLight(t *testing.T) {
+	heavy := regexp.MustCompile(`^(go\.etcd\.io|google\.golang\.org|github\.com/(etcd-io|coreos|grpc|prometheus))/|^` + module + `(cmd|cache/server|cache/gateway|cache/cluster)`)
+	for _, name := range []string{"go.etcd.io/etcd/client/v3", "google.golang.org/grpc", "github.com/prometheus/client_golang/prometheus", module + "cache/server"} {
+		require.Regexp(t, heavy, name)
+	}
+	c := exec.CommandContext(t.Context(), "go", "list", "-deps", "./verbs/stream", "./dc", "./srd", "./lockoffload", "./pacer", "./cache")
 	c.Dir, c.Stderr = "../..", t.Output()
 	out, err := c.Output()
 	require.NoError(t, err)
 	deps := strings.Fields(string(out))
 	require.Contains(t, deps, "github.com/maypok86/otter/v2", "others' packages are in the list")
-	heavy := regexp.MustCompile(`^(go\.etcd\.io|google\.golang\.org|github\.com/(etcd-io|coreos|grpc|prometheus))/|^` + module + `(cmd|cache/server|cache/gateway|cache/cluster)`)
-	for _, name := range []string{"go.etcd.io/etcd/client/v3", "google.golang.org/grpc", module + "cache/server"} {
-		require.Regexp(t, heavy, name)
-	}
+	require.Contains(t, deps, module+"lockoffload")
 	for _, name := range deps {
 		require.NotRegexp(t, heavy, name)
+	}
+}
+
+// Each indirect dependency says what it is for.
+func TestIndirect(t *testing.T) {
+	for _, mod := range []string{"go.mod", "ci/bench/go.mod"} {
+		text, err := os.ReadFile(filepath.Join("../..", mod))
+		require.NoError(t, err)
+		for line := range strings.Lines(string(text)) {
+			if strings.Contains(line, "// indirect") {
+				require.Contains(t, line, "// indirect; for ", mod)
+			}
+		}
 	}
 }
 
@@ -215,6 +230,7 @@ func TestWrongImports(t *testing.T) {
 		"cache/server/b.go":               module + "cache/cluster",
 		"cache/gateway/a.go":              module + "cache/server",
 		"cache/gateway/b.go":              module + "verbs",
+		"cache/kv/a.go":                   module + "cache/internal/wire",
 		"cache/internal/store/a.go":       module + "cache/internal/driver/link",
 		"cache/internal/store/b.go":       "sync",
 		"cache/internal/driver/link/a.go": module + "cache",

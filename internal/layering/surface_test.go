@@ -57,11 +57,15 @@ func (o others) Import(path string) (*types.Package, error) {
 // surface collects the exported identifiers that a program meets.
 type surface struct {
 	names map[string]bool
-	doors map[string]bool // types that count without their methods
+	doors map[string]bool         // types that count without their methods
+	visit func(types.Object) bool // not nil: sees each object instead, and says whether to go on into it
 }
 
 // object adds a function, type, constant or variable and what it mentions.
 func (s *surface) object(o types.Object) {
+	if s.visit != nil && !s.visit(o) {
+		return
+	}
 	if o.Pkg() == nil || !o.Exported() || !strings.HasPrefix(o.Pkg().Path(), module) {
 		return
 	}

@@ -9,10 +9,18 @@ import (
 	"strings"
 )
 
-// Sentinels of lifetimes: see package verbs, which exports them.
+// Sentinels that several packages export, so that a program that uses several tests for one
+// error. Package verbs and the systems document them.
 var (
-	ErrClosed = errors.New("closed")
-	ErrInUse  = errors.New("in use")
+	ErrClosed         = errors.New("closed")
+	ErrInUse          = errors.New("in use")
+	ErrConfig         = errors.New("invalid attributes") // verbs.ErrAttributes
+	ErrUnreachable    = errors.New("unreachable")
+	ErrDenied         = errors.New("denied")
+	ErrTimeout        = errors.New("timed out") // not a context's, whose error is never renamed
+	ErrCanceled       = errors.New("canceled")  // likewise
+	ErrTooLarge       = errors.New("too large")
+	ErrOutcomeUnknown = errors.New("outcome unknown")
 )
 
 // Error is the failure of one operation on one object: verbs.OpError.

@@ -13,7 +13,7 @@ import (
 // a moment only; what a place costs is a file and the stack of a goroutine.
 const (
 	maxTotal  = 1024
-	maxSource = 256
+	MaxSource = 256
 )
 
 // ErrCrowded is why a connection lost its place.
@@ -27,12 +27,13 @@ type Conns struct {
 }
 
 // New returns an empty Conns.
-func New() *Conns { return NewInTurn(maxSource) }
+func New() *Conns { return NewInTurn(MaxSource, MaxSource) }
 
-// NewInTurn returns an empty Conns for a server that makes something for connections before
-// their peers have proved anything: for the oldest n of each source only.
-func NewInTurn(n int) *Conns {
-	return &Conns{table: table[netip.Prefix]{total: maxTotal, each: maxSource, abreast: n, sources: make(map[netip.Prefix][]*entry)}}
+// NewInTurn returns an empty Conns with places for that many connections of each source, for a
+// server that makes something for connections before their peers have proved anything: for the
+// oldest n of each source only.
+func NewInTurn(places, n int) *Conns {
+	return &Conns{table: table[netip.Prefix]{total: maxTotal, each: places, abreast: n, sources: make(map[netip.Prefix][]*entry)}}
 }
 
 // Admit gives a connection from addr a place. If there is none, the oldest connection of the

@@ -36,6 +36,11 @@ func Counter[S any](name, help string, of func(*S) float64) Metric[S] {
 	return Counters(name, help, nil, func(s *S, put Put) { put(of(s)) })
 }
 
+// Count returns a counter of an integer.
+func Count[S any](name, help string, of func(*S) uint64) Metric[S] {
+	return Counter(name, help, func(s *S) float64 { return float64(of(s)) })
+}
+
 // Gauges returns gauges that labels tell apart. all puts each of them.
 func Gauges[S any](name, help string, labels []string, all func(*S, Put)) Metric[S] {
 	return Metric[S]{name: name, help: help, labels: labels, kind: prometheus.GaugeValue, values: all}
@@ -98,6 +103,14 @@ func New[S any](prefix string, metrics []Metric[S], label string, each func(func
 		c.descs = append(c.descs, prometheus.NewDesc(prefix+m.name, m.help, slices.Concat(labels, m.labels), nil))
 	}
 	return c
+}
+
+// One returns a collector of the metrics of one thing, with the statistics that stats returns.
+func One[S any](prefix string, metrics []Metric[S], stats func() S) *Collector[S] {
+	return New(prefix, metrics, "", func(f func(string, *S)) {
+		st := stats()
+		f("", &st)
+	})
 }
 
 // Describe implements [prometheus.Collector].

@@ -17,10 +17,7 @@ import (
 //
 //	prometheus.WrapRegistererWith(prometheus.Labels{"device": "mlx5_0"}, registry).MustRegister(pacerprom.New(p))
 func New(p *pacer.Pacer) prometheus.Collector {
-	return prom.New("pacer_", metrics, "", func(f func(string, *pacer.Stats)) {
-		st := p.Stats()
-		f("", &st)
-	})
+	return prom.One("pacer_", metrics, p.Stats)
 }
 
 var metrics = []prom.Metric[pacer.Stats]{
@@ -28,14 +25,14 @@ var metrics = []prom.Metric[pacer.Stats]{
 	gauge("sending_bytes", "Bytes of PUTs outstanding.", func(s *pacer.Stats) int64 { return s.Sending }),
 	gauge("threshold_bytes", "Response bytes that may be outstanding.", func(s *pacer.Stats) int64 { return s.Threshold }),
 	gauge("requests", "Requests that are not over.", func(s *pacer.Stats) int64 { return int64(s.Alive) }),
-	counter("granted", "Request packets granted.", func(s *pacer.Stats) uint64 { return s.Granted }),
-	counter("solicited_bytes", "Response bytes asked for; its rate is what this host solicits.", func(s *pacer.Stats) uint64 { return s.Solicited }),
-	counter("passes", "Times that a request was passed over for another.", func(s *pacer.Stats) uint64 { return s.Passes }),
-	counter("floods", "Times that this host had to ask its link partner for a pause.", func(s *pacer.Stats) uint64 { return s.Floods }),
-	counter("overdue", "Request packets whose responses came too late, or not yet: others had their credit.", func(s *pacer.Stats) uint64 { return s.Overdue }),
-	counter("reissued", "Pieces of READs issued again.", func(s *pacer.Stats) uint64 { return s.Reissued }),
-	counter("failed", "Request packets that failed.", func(s *pacer.Stats) uint64 { return s.Failed }),
-	counter("probes", "Times that the tuner measured the delay of the idle path.", func(s *pacer.Stats) uint64 { return s.Probes }),
+	prom.Count("granted", "Request packets granted.", func(s *pacer.Stats) uint64 { return s.Granted }),
+	prom.Count("solicited_bytes", "Response bytes asked for; its rate is what this host solicits.", func(s *pacer.Stats) uint64 { return s.Solicited }),
+	prom.Count("passes", "Times that a request was passed over for another.", func(s *pacer.Stats) uint64 { return s.Passes }),
+	prom.Count("floods", "Times that this host had to ask its link partner for a pause.", func(s *pacer.Stats) uint64 { return s.Floods }),
+	prom.Count("overdue", "Request packets whose responses came too late, or not yet: others had their credit.", func(s *pacer.Stats) uint64 { return s.Overdue }),
+	prom.Count("reissued", "Pieces of READs issued again.", func(s *pacer.Stats) uint64 { return s.Reissued }),
+	prom.Count("failed", "Request packets that failed.", func(s *pacer.Stats) uint64 { return s.Failed }),
+	prom.Count("probes", "Times that the tuner measured the delay of the idle path.", func(s *pacer.Stats) uint64 { return s.Probes }),
 
 	prom.Gauges("class_outstanding_bytes", "Response bytes outstanding of a class.", labels, each(func(c *pacer.ClassStats) float64 { return float64(c.Outstanding) })),
 	prom.Gauges("class_queued", "Requests of a class that are not granted.", labels, each(func(c *pacer.ClassStats) float64 { return float64(c.Queued) })),
@@ -51,10 +48,6 @@ var metrics = []prom.Metric[pacer.Stats]{
 
 func gauge(name, help string, of func(*pacer.Stats) int64) prom.Metric[pacer.Stats] {
 	return prom.Gauge(name, help, func(s *pacer.Stats) float64 { return float64(of(s)) })
-}
-
-func counter(name, help string, of func(*pacer.Stats) uint64) prom.Metric[pacer.Stats] {
-	return prom.Counter(name, help, func(s *pacer.Stats) float64 { return float64(of(s)) })
 }
 
 var labels = []string{"class", "name"}

@@ -22,10 +22,12 @@ var (
 	keepAlive    = hook.KeepAlive.(func(*verbs.QP))
 	ownSends     = hook.OwnSends.(func(*verbs.QP, string) (func(), error))
 	signalsAll   = hook.SignalsAll.(func(*verbs.QP) bool)
+	unfinished   = hook.Unfinished.(func(*verbs.CQ) bool)
 	prepareLink  = hook.PrepareLink.(func(*verbs.Device, verbs.GIDEntry, verbs.LinkConfig) (*verbs.Link, verbs.Offer, error))
 	connected    = hook.Connected.(func(*verbs.Link, io.Closer, verbs.Endpoint))
 	flushedWC    = hook.FlushedWC.(func(uint64, uint32) verbs.WC)
 	gather       = hook.Gather.(func([]byte, ...verbs.SGE) []byte)
+	keepsOpen    = hook.KeepsOpen.(func(*verbs.Batch))
 )
 
 // Wrap puts the data path of package verbs on a queue pair and a completion queue that
@@ -96,8 +98,18 @@ func KeepAlive(q *verbs.QP) { keepAlive(q) }
 // refuses it with [verbs.ErrInUse].
 func OwnSends(q *verbs.QP, owner string) (release func(), err error) { return ownSends(q, owner) }
 
+// KeepsOpen says that the program keeps the queue pair of a batch open while the batch posts, and all
+// that requests name, so that the batch need not.
+func KeepsOpen(b *verbs.Batch) { keepsOpen(b) }
+
 // SignalsAll reports whether all sends complete visibly ([verbs.QPConfig.SignalAll]).
 func SignalsAll(q *verbs.QP) bool { return signalsAll(q) }
+
+// Unfinished reports whether a completion queue has completions that the program has not polled,
+// or sends that the program posted itself may still complete there. They would be lost to a
+// dispatcher. What was found stays in the queue. Only queue pairs with [verbs.QPConfig.Extended]
+// or operations that need it have their sends under way counted.
+func Unfinished(c *verbs.CQ) bool { return unfinished(c) }
 
 // PrepareLink makes the parts of a link for other code that connects the queue pair, as
 // package rdmacm does. The peer must be sent the offer. [Connected] completes the

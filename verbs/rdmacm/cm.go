@@ -17,7 +17,7 @@ import (
 // Config configures the connection manager. The zero value is fine.
 type Config struct {
 	// Logger receives events that no call waits for: changed addresses, devices that go
-	// away, and the events of the devices. Nil discards them.
+	// away, and the events of the devices; nil: silent.
 	Logger *slog.Logger
 }
 

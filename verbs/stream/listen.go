@@ -32,6 +32,9 @@ type Listener struct {
 	shutErr  error
 }
 
+// requestsOfSource is how many requests of one address wait at a listener.
+var requestsOfSource = pending.MaxSource
+
 // Listen listens at "host:port" for [Dial].
 func Listen(m *rdmacm.CM, address string, cfg Config) (*Listener, error) {
 	if err := cfg.resolve(); err != nil {
@@ -41,7 +44,7 @@ func Listen(m *rdmacm.CM, address string, cfg Config) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Listener{cm: m, listener: l, log: m.Logger(), cfg: cfg, streams: make(chan *Conn), over: make(chan struct{}), requests: pending.NewInTurn(max(cfg.Pending/2, 1)), places: make(chan struct{}, cfg.Pending)}
+	s := &Listener{cm: m, listener: l, log: m.Logger(), cfg: cfg, streams: make(chan *Conn), over: make(chan struct{}), requests: pending.NewInTurn(requestsOfSource, max(cfg.Pending/2, 1)), places: make(chan struct{}, cfg.Pending)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.all.Go(s.serve)
 	return s, nil

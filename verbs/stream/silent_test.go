@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -36,11 +35,9 @@ func (c crowded) Write(b []byte) (int, error) {
 // one of another address.
 func TestListenerBesideSilentPeers(t *testing.T) {
 	lab.RequireTopology(t, "wire")
-	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil && strings.HasPrefix(string(release), "6.1.") {
-		t.Skip("on Linux 6.1 not all requests arrive within the time of a test")
-	}
 	p := rig.CMPorts(t)
-	const flood, places = 280, 256
+	const flood, places = 24, 16 // with hundreds, Linux 6.1 loses requests for minutes
+	defer stream.SetRequestsOfSource(places)()
 	told := make(crowded, 2*flood)
 	m, err := rdmacm.Open(rdmacm.Config{Logger: slog.New(slog.NewTextHandler(told, nil))})
 	require.NoError(t, err)
@@ -63,7 +60,7 @@ func TestListenerBesideSilentPeers(t *testing.T) {
 		cfg.Dial.Local = netip.AddrPortFrom(from, 0)
 		return stream.Dial(ctx, m, l.Addr().String(), cfg)
 	}
-	ctx, stop := context.WithTimeout(t.Context(), 4*time.Minute) // the kernel repeats what is lost after seconds
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute) // the kernel repeats what is lost after seconds
 	defer stop()
 	silent, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup

@@ -141,11 +141,10 @@ func (q *Queue) age() {
 	for range octave {
 		from, to := &q.nodes[q.head(0)], &q.nodes[q.head(1)]
 		head, next := q.head(0), q.head(1)
-		if from.next != head { // before what is there, since it is worth less
-			q.nodes[from.prev].next, q.nodes[to.next].prev = to.next, from.prev
-			to.next, q.nodes[from.next].prev = from.next, next
-			from.prev, from.next = head, head
-		}
+		// Before what is there, since it is worth less. An empty list adds nothing.
+		q.nodes[from.prev].next, q.nodes[to.next].prev = to.next, from.prev
+		to.next, q.nodes[from.next].prev = from.next, next
+		from.prev, from.next = head, head
 		q.base = (q.base + 1) % lists
 		q.low = max(q.low-1, 0)
 	}

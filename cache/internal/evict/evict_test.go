@@ -167,6 +167,26 @@ func TestAgeKeepsAll(t *testing.T) {
 	require.Equal(t, 900, q.Len())
 }
 
+// An item that is not in the queue is removed without effect.
+func TestRemoveTwice(t *testing.T) {
+	q := New()
+	q.Insert(0, 1, 10)
+	q.Insert(1, 2, 20)
+	q.Remove(0)
+	q.Remove(0)
+	q.check(t)
+	require.Equal(t, 1, q.Len())
+}
+
+// The sketch grows with the first item for which there is no block.
+func TestSketchGrows(t *testing.T) {
+	s := sketch{blocks: make([]block, 16)}
+	s.reserve(16 * perBlock)
+	require.Len(t, s.blocks, 16)
+	s.reserve(16*perBlock + 1)
+	require.Len(t, s.blocks, 32)
+}
+
 // What is used stays while ten times as much goes by once.
 func TestScan(t *testing.T) {
 	c := newCache(1000)

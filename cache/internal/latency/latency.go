@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/internal/histogram"
 )
 
@@ -27,20 +28,20 @@ const (
 var opNames = [ops]string{"get", "touch", "store", "delete", "arith", "flush", "read", "get_multi", "set_multi"}
 
 // Of returns the kind of a request.
-func Of(q *wire.Request) Op {
+func Of(q *kv.Request) Op {
 	switch q.Op {
-	case wire.OpGet:
-		if q.Want&wire.WantTouch != 0 {
+	case kv.OpGet:
+		if q.Want&kv.WantTouch != 0 {
 			return Touch
 		}
 		return Get
 	case wire.OpList:
 		return Get
-	case wire.OpDelete:
+	case kv.OpDelete:
 		return Delete
-	case wire.OpArith:
+	case kv.OpArith:
 		return Arith
-	case wire.OpFlush:
+	case kv.OpFlush:
 		return Flush
 	}
 	return Store

@@ -6,16 +6,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 func TestTable(t *testing.T) {
 	var all Table
 	require.Empty(t, all.Load())
-	all.Add(TCP, Of(&wire.Request{Op: wire.OpAdd}), 3*time.Nanosecond)
-	all.Add(RDMA, Of(&wire.Request{Op: wire.OpGet}), 1000)
+	all.Add(TCP, Of(&kv.Request{Op: kv.OpAdd}), 3*time.Nanosecond)
+	all.Add(RDMA, Of(&kv.Request{Op: kv.OpGet}), 1000)
 	all.Add(RDMA, Get, 600)
-	all.Add(Gateway, Of(&wire.Request{Op: wire.OpGet, Want: wire.WantTouch | wire.WantNoValue}), -5) // a clock that goes back
+	all.Add(Gateway, Of(&kv.Request{Op: kv.OpGet, Want: kv.WantTouch | kv.WantNoValue}), -5) // a clock that goes back
 	got := all.Load()
 	require.Len(t, got, 3)
 	require.Equal(t, []string{"get", "rdma"}, []string{got[0].Operation, got[0].Transport})
@@ -28,9 +28,9 @@ func TestTable(t *testing.T) {
 
 // Each operation has a kind of its own, but for the many ways to store.
 func TestOf(t *testing.T) {
-	for op, want := range map[wire.Op]Op{wire.OpGet: Get, wire.OpDelete: Delete, wire.OpArith: Arith, wire.OpFlush: Flush,
-		wire.OpSet: Store, wire.OpReplace: Store, wire.OpAppend: Store, wire.OpPrepend: Store} {
-		require.Equal(t, want, Of(&wire.Request{Op: op}))
+	for op, want := range map[kv.Op]Op{kv.OpGet: Get, kv.OpDelete: Delete, kv.OpArith: Arith, kv.OpFlush: Flush,
+		kv.OpSet: Store, kv.OpReplace: Store, kv.OpAppend: Store, kv.OpPrepend: Store} {
+		require.Equal(t, want, Of(&kv.Request{Op: op}))
 	}
 	for op, name := range opNames {
 		require.NotEmpty(t, name, op)

@@ -358,6 +358,9 @@ func TestSlots(t *testing.T) {
 	require.LessOrEqual(t, float64(len(s.s)*slotBytes)/float64(s.n), 32.0)
 	s.put(1, used, 1)
 	require.Equal(t, -1, s.find(1, used), "a version of a hostile server")
+	n := s.n
+	s.put(1, used|7, 1)
+	require.Equal(t, n, s.n, "nor does it take a place")
 	s.put(1, 1, 1)
 	require.False(t, s.replace(1, 1, used|2, 1))
 	require.False(t, s.replace(1, 1, 0, 1))

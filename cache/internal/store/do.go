@@ -5,17 +5,25 @@ import (
 	"strconv"
 
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
-// Do carries out a request. The reply's value is a view that is good until the next call.
+// Do carries out a client's request. The reply's value is a view that is good until the next call.
 func (s *Store) Do(now uint64, q *wire.Request) wire.Reply {
+	return s.do(now, q.ID, q.Epoch, &q.Request)
+}
+
+// DoLocal carries out a request of this process likewise.
+func (s *Store) DoLocal(now uint64, q *kv.Request) wire.Reply { return s.do(now, 0, 0, q) }
+
+func (s *Store) do(now, number uint64, epoch uint32, q *kv.Request) wire.Reply {
 	s.advance(now)
 	a := &s.reply
-	*a = wire.Reply{ID: q.ID, Epoch: s.cfg.Epoch}
+	*a = wire.Reply{ID: number, Epoch: s.cfg.Epoch}
 	switch {
-	case q.Epoch != 0 && q.Epoch != s.cfg.Epoch:
+	case epoch != 0 && epoch != s.cfg.Epoch:
 		a.Status = wire.WrongEpoch
-	case q.Op == wire.OpFlush:
+	case q.Op == kv.OpFlush:
 		a.Status = s.doFlush(q)
 	case q.Op == wire.OpList:
 		a.Status = s.list(q, a)
@@ -30,13 +38,13 @@ func (s *Store) Do(now uint64, q *wire.Request) wire.Reply {
 	return *a
 }
 
-func (s *Store) doFlush(q *wire.Request) wire.Status {
-	if q.Want&wire.WantIfLater != 0 && q.Expiry > 0 {
+func (s *Store) doFlush(q *kv.Request) kv.Status {
+	if q.Want&kv.WantIfLater != 0 && q.Expiry > 0 {
 		s.flushAt = s.now + uint64(q.Expiry)
-		return wire.OK
+		return kv.OK
 	}
 	s.flush()
-	return wire.OK
+	return kv.OK
 }
 
 // expiry returns the time of the server's clock for one that is relative to now. What is over already
@@ -54,7 +62,7 @@ func (s *Store) expiry(t int64) uint64 {
 // call is a request and what was found of its key.
 type call struct {
 	s           *Store
-	q           *wire.Request
+	q           *kv.Request
 	a           *wire.Reply
 	fingerprint uint64
 	id          uint32
@@ -64,23 +72,23 @@ type call struct {
 
 func (c *call) wants(bit uint32) bool { return c.q.Want&bit != 0 }
 
-func (c *call) do() wire.Status {
+func (c *call) do() kv.Status {
 	switch c.q.Op {
-	case wire.OpGet:
+	case kv.OpGet:
 		return c.get()
-	case wire.OpDelete:
+	case kv.OpDelete:
 		return c.delete()
-	case wire.OpArith:
+	case kv.OpArith:
 		return c.arith()
 	}
 	return c.set()
 }
 
 // store writes a record of the request's key, and fills in the reply.
-func (c *call) store(r wire.Record) wire.Status {
+func (c *call) store(r wire.Record) kv.Status {
 	r.Key, r.Fingerprint = c.q.Key, c.fingerprint
 	id, status := c.s.write(c.id, &r)
-	if status == wire.OK {
+	if status == kv.OK {
 		c.id = id
 		c.tell(&r)
 	}
@@ -92,7 +100,7 @@ func (c *call) tell(r *wire.Record) {
 	c.a.Flags, c.a.CAS, c.a.Expiry = r.Flags, r.CAS, r.Expiry
 	c.a.Entry = c.s.entry(c.id)
 	if r.Attrs&wire.AttrBinaryKey != 0 {
-		c.a.Bits |= wire.ReplyBinary
+		c.a.Bits |= kv.ReplyBinary
 	}
 }
 
@@ -106,12 +114,12 @@ func (c *call) hold(value []byte) []byte {
 
 // again writes the old record with other attributes or another expiry: records are
 // immutable, so that is a new one. How it was accessed before is not forgotten.
-func (c *call) again(attrs uint16, expiry uint64) wire.Status {
+func (c *call) again(attrs uint16, expiry uint64) kv.Status {
 	before := c.s.items[c.id]
 	r := c.old
 	r.Attrs, r.Expiry, r.Value = attrs, expiry, c.hold(r.Value)
 	status := c.store(r)
-	if status == wire.OK {
+	if status == kv.OK {
 		it := &c.s.items[c.id]
 		it.fetched, it.accessed = before.fetched, before.accessed
 		c.old = r
@@ -119,17 +127,17 @@ func (c *call) again(attrs uint16, expiry uint64) wire.Status {
 	return status
 }
 
-func (c *call) get() wire.Status {
+func (c *call) get() kv.Status {
 	s := c.s
 	s.stats.Gets++
 	if !c.found {
-		if !c.wants(wire.WantVivify) {
-			return wire.NotFound
+		if !c.wants(kv.WantVivify) {
+			return kv.NotFound
 		}
 		r := wire.Record{CAS: c.nextCAS(), Expiry: s.expiry(c.q.Vivify), Attrs: wire.AttrWon | c.binary()}
-		c.a.Bits = wire.ReplyWon | wire.ReplyCreated
+		c.a.Bits = kv.ReplyWon | kv.ReplyCreated
 		status := c.store(r)
-		if status == wire.OK && !c.wants(wire.WantNoBump) {
+		if status == kv.OK && !c.wants(kv.WantNoBump) {
 			s.items[c.id].fetched = true // as memcached has it: its client has seen it
 		}
 		return status
@@ -138,40 +146,40 @@ func (c *call) get() wire.Status {
 	s.called(c.fingerprint)
 	r, it := &c.old, &s.items[c.id]
 	if it.fetched {
-		c.a.Bits |= wire.ReplyFetched
+		c.a.Bits |= kv.ReplyFetched
 	}
 	c.a.Idle = s.now - it.accessed
 	attrs, expiry := r.Attrs, r.Expiry
-	if c.wants(wire.WantTouch) {
+	if c.wants(kv.WantTouch) {
 		expiry = s.expiry(c.q.Expiry)
 	}
 	sent := attrs&wire.AttrWon != 0
 	if sent {
-		c.a.Bits |= wire.ReplySent
+		c.a.Bits |= kv.ReplySent
 	}
 	if attrs&wire.AttrStale != 0 {
-		c.a.Bits |= wire.ReplyStale
+		c.a.Bits |= kv.ReplyStale
 	}
-	soon := c.wants(wire.WantRecache) && expiry != 0 && secondsUntil(expiry, s.now) < c.q.Recache
-	if !sent && (soon || c.wants(wire.WantWin) && attrs&wire.AttrStale != 0) {
+	soon := c.wants(kv.WantRecache) && expiry != 0 && secondsUntil(expiry, s.now) < c.q.Recache
+	if !sent && (soon || c.wants(kv.WantWin) && attrs&wire.AttrStale != 0) {
 		attrs |= wire.AttrWon
-		c.a.Bits |= wire.ReplyWon
+		c.a.Bits |= kv.ReplyWon
 	}
 	if attrs != r.Attrs || expiry != r.Expiry {
-		if status := c.again(attrs, expiry); status != wire.OK {
+		if status := c.again(attrs, expiry); status != kv.OK {
 			return status
 		}
 		it = &s.items[c.id]
 	}
 	c.tell(r)
-	if !c.wants(wire.WantNoValue) {
+	if !c.wants(kv.WantNoValue) {
 		c.a.Value = r.Value
 	}
-	if !c.wants(wire.WantNoBump) {
+	if !c.wants(kv.WantNoBump) {
 		it.fetched, it.accessed = true, s.now
 		s.queue.Access(c.fingerprint, 1)
 	}
-	return wire.OK
+	return kv.OK
 }
 
 // secondsUntil returns the time until an expiry in ms, rounded up to seconds, which memcached's clock
@@ -183,44 +191,44 @@ func secondsUntil(expiry, now uint64) int64 {
 }
 
 func (c *call) binary() uint16 {
-	if c.wants(wire.WantBinary) {
+	if c.wants(kv.WantBinary) {
 		return wire.AttrBinaryKey
 	}
 	return 0
 }
 
-func (c *call) set() wire.Status {
+func (c *call) set() kv.Status {
 	s := c.s
 	s.stats.Sets++
 	r := wire.Record{Flags: c.q.Flags, Expiry: s.expiry(c.q.Expiry), Attrs: c.binary(), Value: c.q.Value}
 	matches := c.q.CAS == c.old.CAS && c.q.CAS != 0
 	switch c.q.Op {
-	case wire.OpAdd:
+	case kv.OpAdd:
 		if c.found {
 			s.queue.Access(c.fingerprint, 1)
 			s.items[c.id].accessed = s.now
-			return wire.NotStored
+			return kv.NotStored
 		}
-	case wire.OpSet, wire.OpReplace:
+	case kv.OpSet, kv.OpReplace:
 		switch {
-		case c.wants(wire.WantCompare) && !c.found:
-			return wire.NotFound
-		case c.q.Op == wire.OpReplace && !c.found:
-			return wire.NotStored
-		case !c.wants(wire.WantCompare) || matches:
-		case c.wants(wire.WantStale) && c.q.CAS != 0 && c.q.CAS < c.old.CAS:
+		case c.wants(kv.WantCompare) && !c.found:
+			return kv.NotFound
+		case c.q.Op == kv.OpReplace && !c.found:
+			return kv.NotStored
+		case !c.wants(kv.WantCompare) || matches:
+		case c.wants(kv.WantStale) && c.q.CAS != 0 && c.q.CAS < c.old.CAS:
 			// A late value is better than none, but it stays marked.
 			r.Expiry = c.old.Expiry
 			r.Attrs |= wire.AttrStale | c.old.Attrs&wire.AttrWon
 		default:
-			return wire.Exists
+			return kv.Exists
 		}
-	case wire.OpAppend, wire.OpPrepend:
+	case kv.OpAppend, kv.OpPrepend:
 		switch {
 		case !c.found:
-			return wire.NotStored
-		case c.wants(wire.WantCompare) && c.q.CAS != 0 && !matches:
-			return wire.Exists
+			return kv.NotStored
+		case c.wants(kv.WantCompare) && c.q.CAS != 0 && !matches:
+			return kv.Exists
 		}
 		r.Flags, r.Expiry, r.Attrs = c.old.Flags, c.old.Expiry, c.old.Attrs&wire.AttrBinaryKey
 		r.Value = c.joined()
@@ -231,7 +239,7 @@ func (c *call) set() wire.Status {
 
 func (c *call) joined() []byte {
 	first, then := c.old.Value, c.q.Value
-	if c.q.Op == wire.OpPrepend {
+	if c.q.Op == kv.OpPrepend {
 		first, then = then, first
 	}
 	s := append(c.s.scratch[:0], first...)
@@ -239,18 +247,18 @@ func (c *call) joined() []byte {
 	return c.s.scratch
 }
 
-func (c *call) delete() wire.Status {
+func (c *call) delete() kv.Status {
 	switch {
 	case !c.found:
-		return wire.NotFound
-	case c.wants(wire.WantCompare) && c.q.CAS != c.old.CAS:
-		return wire.Exists
-	case !c.wants(wire.WantStale):
+		return kv.NotFound
+	case c.wants(kv.WantCompare) && c.q.CAS != c.old.CAS:
+		return kv.Exists
+	case !c.wants(kv.WantStale):
 		c.s.remove(c.id)
-		return wire.OK
+		return kv.OK
 	}
 	expiry := c.old.Expiry
-	if c.wants(wire.WantTouch) {
+	if c.wants(kv.WantTouch) {
 		expiry = c.s.expiry(c.q.Expiry)
 	}
 	c.old.CAS = c.nextCAS()
@@ -262,27 +270,27 @@ const maxDigits = 20
 
 // arith adds to or subtracts from the number that a value is. A number that is shorter
 // than the value is filled up with spaces, as memcached does.
-func (c *call) arith() wire.Status {
+func (c *call) arith() kv.Status {
 	if !c.found {
-		if !c.wants(wire.WantVivify) {
-			return wire.NotFound
+		if !c.wants(kv.WantVivify) {
+			return kv.NotFound
 		}
-		c.a.Number, c.a.Bits = c.q.Initial, wire.ReplyCreated
+		c.a.Number, c.a.Bits = c.q.Initial, kv.ReplyCreated
 		var digits [maxDigits]byte
 		return c.store(wire.Record{
 			CAS: c.nextCAS(), Expiry: c.s.expiry(c.q.Vivify), Attrs: c.binary(),
 			Value: strconv.AppendUint(digits[:0], c.q.Initial, 10),
 		})
 	}
-	if len(c.old.Value) > 0 && c.wants(wire.WantCompare) && c.q.CAS != 0 && c.q.CAS != c.old.CAS {
-		return wire.Exists
+	if len(c.old.Value) > 0 && c.wants(kv.WantCompare) && c.q.CAS != 0 && c.q.CAS != c.old.CAS {
+		return kv.Exists
 	}
 	n, ok := Number(c.old.Value)
 	if !ok {
-		return wire.NotNumeric
+		return kv.NotNumeric
 	}
 	switch {
-	case !c.wants(wire.WantDecr):
+	case !c.wants(kv.WantDecr):
 		n += c.q.Delta
 	case c.q.Delta > n:
 		n = 0
@@ -301,11 +309,11 @@ func (c *call) arith() wire.Status {
 	}
 	c.s.scratch = value
 	r.Value, r.CAS = value, c.nextCAS()
-	if c.wants(wire.WantTouch) {
+	if c.wants(kv.WantTouch) {
 		r.Expiry = c.s.expiry(c.q.Expiry)
 	}
 	status := c.store(r)
-	if status == wire.OK {
+	if status == kv.OK {
 		c.s.items[c.id].fetched = before.fetched
 	}
 	return status

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/snapshot"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // Time does not go back, whatever a driver says: what has expired stays so.
@@ -16,10 +17,10 @@ func TestTimeDoesNotGoBack(t *testing.T) {
 	q := set("k", "v")
 	q.Expiry = 100
 	do(s, 1000, q)
-	require.Equal(t, wire.OK, do(s, 1099, get("k")).Status)
+	require.Equal(t, kv.OK, do(s, 1099, get("k")).Status)
 	do(s, 1100, set("other", ""))
 	a := do(s, 500, get("k"))
-	require.Equal(t, []any{wire.NotFound, uint64(1100)}, []any{a.Status, a.Clock})
+	require.Equal(t, []any{kv.NotFound, uint64(1100)}, []any{a.Status, a.Clock})
 }
 
 // What is over already is, also in a server's first moment.
@@ -27,8 +28,8 @@ func TestExpiredFromTheBeginning(t *testing.T) {
 	s := newStore(t, 4, Config{})
 	q := set("k", "v")
 	q.Expiry = -1
-	require.Equal(t, wire.OK, do(s, 0, q).Status)
-	require.Equal(t, wire.NotFound, do(s, 1, get("k")).Status)
+	require.Equal(t, kv.OK, do(s, 0, q).Status)
+	require.Equal(t, kv.NotFound, do(s, 1, get("k")).Status)
 }
 
 // What a flush has freed is in quarantine until the clients have left the flush itself behind.
@@ -39,7 +40,7 @@ func TestFlushedIsInQuarantine(t *testing.T) {
 		do(s, 0, set(strconv.Itoa(i), "v"))
 	}
 	before := s.log.last
-	do(s, 0, wire.Request{Op: wire.OpFlush})
+	do(s, 0, wire.Request{Request: kv.Request{Op: kv.OpFlush}})
 	s.Tick(0, 100)
 	heard := func(quiet uint64) int {
 		require.NoError(t, s.Heard(1, wire.Horizon{Epoch: 7, Applied: quiet, Quiet: quiet}))
@@ -68,15 +69,15 @@ func TestTalkIsNoProgress(t *testing.T) {
 func TestAddingCompares(t *testing.T) {
 	s := newStore(t, 4, Config{})
 	cas := do(s, 0, set("k", "b")).CAS
-	for _, op := range []wire.Op{wire.OpAppend, wire.OpPrepend} {
-		q := wire.Request{Op: op, Key: []byte("k"), Value: []byte("a"), Want: wire.WantCompare, CAS: cas + 1}
-		require.Equal(t, wire.Exists, do(s, 0, q).Status)
+	for _, op := range []kv.Op{kv.OpAppend, kv.OpPrepend} {
+		q := wire.Request{Request: kv.Request{Op: op, Key: []byte("k"), Value: []byte("a"), Want: kv.WantCompare, CAS: cas + 1}}
+		require.Equal(t, kv.Exists, do(s, 0, q).Status)
 		q.CAS = cas
 		a := do(s, 0, q)
-		require.Equal(t, wire.OK, a.Status)
+		require.Equal(t, kv.OK, a.Status)
 		q.CAS = 0
 		a = do(s, 0, q)
-		require.Equal(t, wire.OK, a.Status, "0 is no number of a record")
+		require.Equal(t, kv.OK, a.Status, "0 is no number of a record")
 		cas = a.CAS
 	}
 	require.Equal(t, "aabaa", string(do(s, 0, get("k")).Value))
@@ -88,15 +89,15 @@ func TestLateValuesAreOlder(t *testing.T) {
 	do(s, 0, set("k", "one"))
 	cas := do(s, 0, set("k", "two")).CAS
 	q := set("k", "late")
-	q.Want, q.CAS = wire.WantCompare|wire.WantStale, cas+1
-	require.Equal(t, wire.Exists, do(s, 0, q).Status)
+	q.Want, q.CAS = kv.WantCompare|kv.WantStale, cas+1
+	require.Equal(t, kv.Exists, do(s, 0, q).Status)
 	q.CAS = 0
-	require.Equal(t, wire.Exists, do(s, 0, q).Status)
+	require.Equal(t, kv.Exists, do(s, 0, q).Status)
 	q.CAS = cas - 1
-	require.Equal(t, wire.OK, do(s, 0, q).Status)
+	require.Equal(t, kv.OK, do(s, 0, q).Status)
 	a := do(s, 0, get("k"))
 	require.Equal(t, "late", string(a.Value))
-	require.NotZero(t, a.Bits&wire.ReplyStale)
+	require.NotZero(t, a.Bits&kv.ReplyStale)
 }
 
 // A record that takes nearly all of the memory is not evicted by itself.
@@ -104,14 +105,14 @@ func TestOneLargeRecord(t *testing.T) {
 	s := newStore(t, 1, Config{})
 	v := string(make([]byte, simPage-200))
 	for range 3 {
-		require.Equal(t, wire.OK, do(s, 0, set("k", v)).Status)
-		require.Equal(t, wire.OK, do(s, 0, get("k")).Status)
-		require.Equal(t, wire.OK, do(s, 0, wire.Request{Op: wire.OpDelete, Key: []byte("k")}).Status)
+		require.Equal(t, kv.OK, do(s, 0, set("k", v)).Status)
+		require.Equal(t, kv.OK, do(s, 0, get("k")).Status)
+		require.Equal(t, kv.OK, do(s, 0, wire.Request{Request: kv.Request{Op: kv.OpDelete, Key: []byte("k")}}).Status)
 	}
 	do(s, 0, set("k", v))
-	require.Equal(t, wire.OK, do(s, 0, set("small", "v")).Status)
-	require.Equal(t, wire.NotFound, do(s, 0, get("k")).Status)
-	require.Equal(t, wire.OK, do(s, 0, get("small")).Status)
+	require.Equal(t, kv.OK, do(s, 0, set("small", "v")).Status)
+	require.Equal(t, kv.NotFound, do(s, 0, get("k")).Status)
+	require.Equal(t, kv.OK, do(s, 0, get("small")).Status)
 }
 
 // The array that a table has left is given back when all clients have been told where the buckets are, and not before.
@@ -134,21 +135,21 @@ func TestOldTableIsInQuarantine(t *testing.T) {
 // Each mark has one winner, and a value that grows by arithmetic is a new one, without marks.
 func TestMarks(t *testing.T) {
 	s := newStore(t, 4, Config{})
-	stale := wire.Request{Op: wire.OpDelete, Want: wire.WantStale, Key: []byte("k")}
+	stale := wire.Request{Request: kv.Request{Op: kv.OpDelete, Want: kv.WantStale, Key: []byte("k")}}
 	bits := func() uint16 {
 		q := get("k")
-		q.Want = wire.WantWin
+		q.Want = kv.WantWin
 		return do(s, 0, q).Bits
 	}
 	do(s, 0, set("k", "8"))
 	for range 2 {
-		require.Equal(t, wire.OK, do(s, 0, stale).Status)
-		require.NotZero(t, bits()&wire.ReplyWon)
-		require.Zero(t, bits()&wire.ReplyWon)
+		require.Equal(t, kv.OK, do(s, 0, stale).Status)
+		require.NotZero(t, bits()&kv.ReplyWon)
+		require.Zero(t, bits()&kv.ReplyWon)
 	}
 	for _, still := range []bool{true, false} {
-		require.Equal(t, wire.OK, do(s, 0, wire.Request{Op: wire.OpArith, Key: []byte("k"), Delta: 1}).Status)
-		require.Equal(t, still, bits()&wire.ReplyStale != 0)
+		require.Equal(t, kv.OK, do(s, 0, wire.Request{Request: kv.Request{Op: kv.OpArith, Key: []byte("k"), Delta: 1}}).Status)
+		require.Equal(t, still, bits()&kv.ReplyStale != 0)
 	}
 }
 
@@ -157,8 +158,8 @@ func TestAddIsAnAccess(t *testing.T) {
 	s := newStore(t, 4, Config{})
 	do(s, 0, set("k", "v"))
 	q := set("k", "w")
-	q.Op = wire.OpAdd
-	require.Equal(t, wire.NotStored, do(s, 1000, q).Status)
+	q.Op = kv.OpAdd
+	require.Equal(t, kv.NotStored, do(s, 1000, q).Status)
 	require.Zero(t, do(s, 1000, get("k")).Idle)
 }
 
@@ -179,11 +180,11 @@ func TestNumbers(t *testing.T) {
 func TestRestoredOnce(t *testing.T) {
 	s := newStore(t, 4, Config{})
 	it := snapshot.Item{Key: []byte("k"), Value: []byte("v"), Left: 5}
-	require.Equal(t, wire.NotFound, s.Restore(0, &it, 5))
-	require.Equal(t, wire.NotFound, do(s, 0, get("k")).Status)
+	require.Equal(t, kv.NotFound, s.Restore(0, &it, 5))
+	require.Equal(t, kv.NotFound, do(s, 0, get("k")).Status)
 	for _, v := range []string{"one", "two"} {
 		it = snapshot.Item{Key: []byte("k"), Value: []byte(v)}
-		require.Equal(t, wire.OK, s.Restore(0, &it, 5))
+		require.Equal(t, kv.OK, s.Restore(0, &it, 5))
 	}
 	require.Equal(t, 1, s.Stats().Items)
 	require.Equal(t, "two", string(do(s, 0, get("k")).Value))
@@ -197,9 +198,9 @@ func TestMove(t *testing.T) {
 	q := set("k", "value")
 	q.Flags, q.Expiry = 5, 1000
 	do(s, 10, q)
-	do(s, 10, wire.Request{Op: wire.OpDelete, Want: wire.WantStale, Key: []byte("k")})
+	do(s, 10, wire.Request{Request: kv.Request{Op: kv.OpDelete, Want: kv.WantStale, Key: []byte("k")}})
 	look := get("k")
-	look.Want = wire.WantNoBump
+	look.Want = kv.WantNoBump
 	for _, fetched := range []bool{false, true} {
 		if fetched {
 			do(s, 15, get("k"))
@@ -214,7 +215,7 @@ func TestMove(t *testing.T) {
 		require.Equal(t, after.Entry.Place, next.Place)
 		before.Entry, before.Seq = after.Entry, after.Seq
 		require.Equal(t, before, after)
-		require.Equal(t, fetched, after.Bits&wire.ReplyFetched != 0)
+		require.Equal(t, fetched, after.Bits&kv.ReplyFetched != 0)
 	}
 	require.NotZero(t, s.Stats().Arena.Quarantine)
 	require.EqualValues(t, 2, s.Stats().Moved)
@@ -233,27 +234,27 @@ func longRecordAmongShortOnes(t *testing.T, prepared bool) {
 	s := newStore(t, 16, Config{})
 	n := 0
 	for s.Stats().Arena.Live < s.limit()-1000 {
-		require.Equal(t, wire.OK, do(s, 0, set(strconv.Itoa(n), string(make([]byte, 400)))).Status)
+		require.Equal(t, kv.OK, do(s, 0, set(strconv.Itoa(n), string(make([]byte, 400)))).Status)
 		n++
 	}
 	for ok := true; ok; { // what is left is not free
 		_, ok = s.arena.Alloc(wire.SlotUnit)
 	}
 	for i := 0; i < n; i += 5 {
-		do(s, 0, wire.Request{Op: wire.OpDelete, Key: []byte(strconv.Itoa(i))})
+		do(s, 0, wire.Request{Request: kv.Request{Op: kv.OpDelete, Key: []byte(strconv.Itoa(i))}})
 	}
 	before := s.Stats()
 	s.Attach(1, 0)
 	long := set("long", string(make([]byte, simPage-200)))
 	if prepared {
 		s.longest = wire.RecordSize(len(long.Key), len(long.Value))
-		require.Equal(t, wire.OK, do(s, 0, set("1", "")).Status)
+		require.Equal(t, kv.OK, do(s, 0, set("1", "")).Status)
 	} else {
-		require.Equal(t, wire.NoMemory, do(s, 0, long).Status)
+		require.Equal(t, kv.NoMemory, do(s, 0, long).Status)
 	}
 	require.NotZero(t, s.Stats().Moved)
 	require.NoError(t, s.Heard(1, wire.Horizon{Epoch: 7, Applied: s.log.last, Quiet: s.log.last}))
-	require.Equal(t, wire.OK, do(s, 0, long).Status)
+	require.Equal(t, kv.OK, do(s, 0, long).Status)
 	require.Equal(t, before.Items+1, s.Stats().Items, "none is evicted")
 	require.Equal(t, before.Evicted, s.Stats().Evicted)
 }

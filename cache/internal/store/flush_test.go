@@ -9,6 +9,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/mirror"
 	"github.com/goverbs/goverbs/cache/internal/snapshot"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // A flush takes no step for each record, and is over when the clients have left it behind, or when all records are
@@ -29,17 +30,17 @@ func TestFlushIsOver(t *testing.T) {
 			}
 			return n
 		}
-		seq := do(s, 0, wire.Request{Op: wire.OpFlush}).Seq
+		seq := do(s, 0, wire.Request{Request: kv.Request{Op: kv.OpFlush}}).Seq
 		require.Equal(t, 100, alive())
 		require.False(t, s.Flushed(seq))
 		require.Zero(t, s.Stats().Items)
 		require.Empty(t, s.Hot(8))
 		require.NoError(t, s.Save(0, func(*snapshot.Item) error { t.Error("an item is saved"); return nil }))
-		for i, op := range []wire.Op{wire.OpGet, wire.OpDelete, wire.OpReplace, wire.OpAppend} {
-			require.NotEqual(t, wire.OK, do(s, 0, wire.Request{Op: op, Key: []byte(strconv.Itoa(i))}).Status)
+		for i, op := range []kv.Op{kv.OpGet, kv.OpDelete, kv.OpReplace, kv.OpAppend} {
+			require.NotEqual(t, kv.OK, do(s, 0, wire.Request{Request: kv.Request{Op: op, Key: []byte(strconv.Itoa(i))}}).Status)
 			require.Equal(t, 99-i, alive(), "a call makes it a tombstone")
 		}
-		require.Equal(t, wire.OK, do(s, 0, set("4", "new")).Status)
+		require.Equal(t, kv.OK, do(s, 0, set("4", "new")).Status)
 		require.False(t, s.Flushed(seq))
 		if byClients {
 			for _, quiet := range []uint64{seq - 1, seq} {
@@ -54,7 +55,7 @@ func TestFlushIsOver(t *testing.T) {
 			require.True(t, s.Flushed(seq))
 			require.Zero(t, alive())
 		}
-		require.Equal(t, wire.OK, do(s, 0, get("4")).Status)
+		require.Equal(t, kv.OK, do(s, 0, get("4")).Status)
 		require.Equal(t, 1, s.Stats().Items)
 	}
 }
@@ -64,7 +65,7 @@ func TestNewClientAfterAFlush(t *testing.T) {
 	s := newStore(t, 4, Config{})
 	key := []byte("k")
 	e := do(s, 0, set("k", "v")).Entry
-	do(s, 0, wire.Request{Op: wire.OpFlush})
+	do(s, 0, wire.Request{Request: kv.Request{Op: kv.OpFlush}})
 	m := mirror.New(mirror.Config{})
 	b := s.Begin(0)
 	b, err := wire.ReadMap(wire.AppendMap(nil, &b))
@@ -77,7 +78,7 @@ func TestNewClientAfterAFlush(t *testing.T) {
 	require.Empty(t, m.Lookup(e.Fingerprint, nil))
 	_, verdict := m.Judge(s.arena.Bytes(e.Place), &e, key, 0) // as by a bucket's entry
 	require.Equal(t, mirror.Ask, verdict)
-	require.Equal(t, wire.NotFound, do(s, 0, wire.Request{Op: wire.OpGet, Key: key}).Status)
+	require.Equal(t, kv.NotFound, do(s, 0, wire.Request{Request: kv.Request{Op: kv.OpGet, Key: key}}).Status)
 	e = do(s, 0, set("k", "v")).Entry
 	_, verdict = m.Judge(s.arena.Bytes(e.Place), &e, key, 0)
 	require.Equal(t, mirror.Hit, verdict)
@@ -95,10 +96,10 @@ func TestReclaimedFirst(t *testing.T) {
 			do(s, 1, q)
 		}
 		if flushed {
-			do(s, 2, wire.Request{Op: wire.OpFlush})
+			do(s, 2, wire.Request{Request: kv.Request{Op: kv.OpFlush}})
 		}
 		for i := range n {
-			require.Equal(t, wire.OK, do(s, 200, set("new"+strconv.Itoa(i), value)).Status)
+			require.Equal(t, kv.OK, do(s, 200, set("new"+strconv.Itoa(i), value)).Status)
 		}
 		require.Zero(t, s.Stats().Evicted)
 		for s.Tick(200, 10) {
@@ -112,7 +113,7 @@ func TestReclaimedFirst(t *testing.T) {
 func TestFlushedDoesNotMove(t *testing.T) {
 	s := newStore(t, 4, Config{})
 	e := do(s, 0, set("k", "v")).Entry
-	do(s, 0, wire.Request{Op: wire.OpFlush})
+	do(s, 0, wire.Request{Request: kv.Request{Op: kv.OpFlush}})
 	s.move(e.Item)
 	require.Equal(t, []any{0, uint64(0), uint64(0)}, []any{s.table.Len(), s.Stats().Moved, s.Stats().Evicted})
 	require.Zero(t, s.Stats().Arena.Live)
@@ -123,8 +124,8 @@ func TestFlushedDoesNotExpire(t *testing.T) {
 	s := newStore(t, 4, Config{})
 	q := set("k", "v")
 	q.Expiry = 10
-	require.Equal(t, wire.OK, do(s, 1, q).Status)
-	require.Equal(t, wire.OK, do(s, 2, wire.Request{Op: wire.OpFlush}).Status)
+	require.Equal(t, kv.OK, do(s, 1, q).Status)
+	require.Equal(t, kv.OK, do(s, 2, wire.Request{Request: kv.Request{Op: kv.OpFlush}}).Status)
 	s.now = 1000
 	require.True(t, s.reclaim())
 	require.Zero(t, s.Stats().Expired)
@@ -134,8 +135,8 @@ func TestFlushedDoesNotExpire(t *testing.T) {
 // A number that was fetched is so after it was changed, too.
 func TestArithKeepsFetched(t *testing.T) {
 	s := newStore(t, 4, Config{})
-	require.Equal(t, wire.OK, do(s, 1, set("n", "17")).Status)
-	require.Equal(t, wire.OK, do(s, 1, get("n")).Status)
-	require.Equal(t, wire.OK, do(s, 1, wire.Request{Op: wire.OpArith, Key: []byte("n"), Delta: 3}).Status)
+	require.Equal(t, kv.OK, do(s, 1, set("n", "17")).Status)
+	require.Equal(t, kv.OK, do(s, 1, get("n")).Status)
+	require.Equal(t, kv.OK, do(s, 1, wire.Request{Request: kv.Request{Op: kv.OpArith, Key: []byte("n"), Delta: 3}}).Status)
 	require.True(t, s.items[0].fetched)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/internal/testseed"
 )
 
@@ -43,7 +44,7 @@ func TestTombstoneLeads(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, strconv.Itoa(changes-1), string(r.Value))
 
-	do(s, 0, wire.Request{Op: wire.OpDelete, Key: []byte("k")})
+	do(s, 0, wire.Request{Request: kv.Request{Op: kv.OpDelete, Key: []byte("k")}})
 	another := do(s, 0, set("k", "another")).Entry
 	for range changes {
 		do(s, 0, set("k", "another"))
@@ -71,7 +72,7 @@ func TestTrailIsOfTombstonesAlone(t *testing.T) {
 		}
 	}
 	change := func(key string, bytes int) {
-		if a := do(s, 0, set(key, string(make([]byte, bytes)))); a.Status == wire.OK {
+		if a := do(s, 0, set(key, string(make([]byte, bytes)))); a.Status == kv.OK {
 			alive[key] = a.Entry
 		}
 	}
@@ -126,15 +127,15 @@ func TestTombstonesLeadToNoOtherRecord(t *testing.T) {
 		key := "key" + strconv.Itoa(rng.IntN(40))
 		switch rng.IntN(8) {
 		case 0:
-			do(s, now, wire.Request{Op: wire.OpDelete, Key: []byte(key)})
+			do(s, now, wire.Request{Request: kv.Request{Op: kv.OpDelete, Key: []byte(key)}})
 			delete(last, key)
 		case 1:
 			quiet = max(quiet, s.log.last-min(s.log.last, rng.Uint64N(30)))
 			require.NoError(t, s.Heard(1, wire.Horizon{Epoch: 7, Applied: s.log.last, Quiet: quiet}))
 		default:
 			a := do(s, now, set(key, string(make([]byte, rng.IntN(6000)))))
-			if a.Status != wire.OK {
-				require.Equal(t, wire.NoMemory, a.Status)
+			if a.Status != kv.OK {
+				require.Equal(t, kv.NoMemory, a.Status)
 				continue
 			}
 			if was, ok := last[key]; ok {

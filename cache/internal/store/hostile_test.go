@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // Clients know the secret of the fingerprints, so one can make up keys that all belong into the
@@ -23,9 +24,9 @@ func TestKeysOfTwoBuckets(t *testing.T) {
 		}
 	}
 	for i, key := range keys {
-		require.Equal(t, wire.OK, do(s, uint64(i+1), set(key, "v")).Status)
+		require.Equal(t, kv.OK, do(s, uint64(i+1), set(key, "v")).Status)
 		s.Tick(uint64(i+1), 1<<deeper)
-		require.Equal(t, wire.OK, do(s, uint64(i+1), get(key)).Status)
+		require.Equal(t, kv.OK, do(s, uint64(i+1), get(key)).Status)
 	}
 	require.Equal(t, 2*wire.BucketEntries, s.Stats().Items)
 	require.Equal(t, uint64(wire.BucketEntries), s.Stats().Crowded)

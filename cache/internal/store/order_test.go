@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/arena"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // In each moment between two stores of the server two READs follow each other: the first one by the map's bucket,
@@ -72,8 +73,8 @@ func TestSecondReadIsNotOlder(t *testing.T) {
 		}
 	}
 	move := wire.Request{} // no request: the record is moved
-	for _, q := range []wire.Request{set("key", "one"), set("key", "two"), move, {Op: wire.OpGet, Want: wire.WantTouch, Expiry: 1000, Key: key}, {Op: wire.OpAppend, Key: key, Value: []byte("x")}, {Op: wire.OpDelete, Key: key}, set("key", "three"), {Op: wire.OpFlush}} {
-		if len(q.Key) == 0 && q.Op != wire.OpFlush {
+	for _, q := range []wire.Request{set("key", "one"), set("key", "two"), move, {Request: kv.Request{Op: kv.OpGet, Want: kv.WantTouch, Expiry: 1000, Key: key}}, {Request: kv.Request{Op: kv.OpAppend, Key: key, Value: []byte("x")}}, {Request: kv.Request{Op: kv.OpDelete, Key: key}}, set("key", "three"), {Request: kv.Request{Op: kv.OpFlush}}} {
+		if len(q.Key) == 0 && q.Op != kv.OpFlush {
 			s.move(s.table.Candidates(f, nil)[0].Item)
 		} else {
 			do(s, 1, q)

@@ -2,43 +2,13 @@ package store
 
 import (
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
-// Range is what is known of the records of a range of sizes, with header and key: longer than 1<<(ID-1)
-// bytes, and up to 1<<ID.
-type Range struct {
-	ID      int
-	Records int // now, those included that were flushed and are not removed
-	Bytes   int // of memory that they take
-	Events
-}
-
-// Events counts what happened to the records of a range: calls, not READs, and how records left.
-type Events struct {
-	Sets, Hits, Touches, Deletes, Incrs, Decrs uint64 // that found or stored a record
-	CASHits, CASMismatches                     uint64
-	Evicted, EvictedUnfetched, EvictedExpiring uint64 // of the last, records that would have expired
-	EvictedIdle                                uint64 // ms since the last access to the last one
-	Expired, ExpiredUnfetched                  uint64
-	NoMemory                                   uint64
-}
-
-// Since returns what happened after e was before. EvictedIdle stays: it is the last one's.
-func (e Events) Since(before Events) Events {
-	return Events{
-		e.Sets - before.Sets, e.Hits - before.Hits, e.Touches - before.Touches, e.Deletes - before.Deletes, e.Incrs - before.Incrs, e.Decrs - before.Decrs,
-		e.CASHits - before.CASHits, e.CASMismatches - before.CASMismatches,
-		e.Evicted - before.Evicted, e.EvictedUnfetched - before.EvictedUnfetched, e.EvictedExpiring - before.EvictedExpiring,
-		e.EvictedIdle,
-		e.Expired - before.Expired, e.ExpiredUnfetched - before.ExpiredUnfetched,
-		e.NoMemory - before.NoMemory,
-	}
-}
-
 // Ranges returns the ranges that have, or had, any records.
-func (s *Store) Ranges() (all []Range) {
+func (s *Store) Ranges() (all []kv.Range) {
 	for i := range s.sizes {
-		if r := (Range{i, s.sizes[i].Records, s.sizes[i].Bytes, s.events[i]}); r != (Range{ID: i}) {
+		if r := (kv.Range{ID: i, Records: s.sizes[i].Records, Bytes: s.sizes[i].Bytes, Events: s.events[i]}); r != (kv.Range{ID: i}) {
 			all = append(all, r)
 		}
 	}
@@ -46,7 +16,7 @@ func (s *Store) Ranges() (all []Range) {
 }
 
 // eventsOf returns the counters for a record of n bytes.
-func (s *Store) eventsOf(n int) *Events {
+func (s *Store) eventsOf(n int) *kv.Events {
 	return &s.events[min(rangeOf(n), len(s.events)-1)]
 }
 
@@ -76,48 +46,41 @@ func (s *Store) expired(id uint32) {
 }
 
 // count counts a call.
-func (c *call) count(status wire.Status) {
+func (c *call) count(status kv.Status) {
 	if c.found {
 		c.countFound(c.s.eventsOf(wire.RecordSize(len(c.q.Key), len(c.old.Value))), status)
 	}
 	switch {
-	case status != wire.OK:
-	case c.a.Bits&wire.ReplyCreated != 0:
+	case status != kv.OK:
+	case c.a.Bits&kv.ReplyCreated != 0:
 		c.s.stats.Stored++
 	case c.q.Op.Stores():
 		e := c.s.eventsOf(c.s.items[c.id].place.Length())
 		c.s.stats.Stored++
 		e.Sets++
-		if c.wants(wire.WantCompare) {
+		if c.wants(kv.WantCompare) {
 			e.CASHits++
 		}
 	}
 }
 
 // countFound counts a call that found a record.
-func (c *call) countFound(e *Events, status wire.Status) {
+func (c *call) countFound(e *kv.Events, status kv.Status) {
 	switch op := c.q.Op; {
-	case status == wire.Exists && op.Stores():
+	case status == kv.Exists && op.Stores():
 		e.CASMismatches++
-	case status != wire.OK:
-	case op == wire.OpGet && c.wants(wire.WantTouch):
+	case status != kv.OK:
+	case op == kv.OpGet && c.wants(kv.WantTouch):
 		e.Touches++
-	case op == wire.OpGet:
+	case op == kv.OpGet:
 		e.Hits++
-	case op == wire.OpDelete && !c.wants(wire.WantStale):
+	case op == kv.OpDelete && !c.wants(kv.WantStale):
 		e.Deletes++
-	case op == wire.OpArith && c.wants(wire.WantDecr):
+	case op == kv.OpArith && c.wants(kv.WantDecr):
 		e.Decrs++
-	case op == wire.OpArith:
+	case op == kv.OpArith:
 		e.Incrs++
 	}
-}
-
-// Listed is a record in a list.
-type Listed struct {
-	Key   string
-	Value int   // its length in bytes
-	Left  int64 // ms until it expires; -1: never
 }
 
 // keysStep is how many items a call of Keys looks at.
@@ -125,7 +88,7 @@ const keysStep = 4096
 
 // Keys appends records of a range to list, until that has limit, and returns the item to go on with;
 // it is 0 at the end. Items that change between two calls may be listed twice or not at all.
-func (s *Store) Keys(now uint64, id, from, limit int, list []Listed) ([]Listed, int) {
+func (s *Store) Keys(now uint64, id, from, limit int, list []kv.Listed) ([]kv.Listed, int) {
 	s.advance(now)
 	for i := from; i < len(s.items); i++ {
 		if len(list) >= limit {
@@ -146,7 +109,7 @@ func (s *Store) Keys(now uint64, id, from, limit int, list []Listed) ([]Listed, 
 		if r.Expiry != 0 {
 			left = int64(r.Expiry - s.now)
 		}
-		list = append(list, Listed{string(r.Key), len(r.Value), left})
+		list = append(list, kv.Listed{Key: string(r.Key), Value: len(r.Value), Left: left})
 	}
 	return list, 0
 }

@@ -7,12 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // What happened to records is counted by their size.
 func TestRanges(t *testing.T) {
 	s := newStore(t, 16, Config{})
-	of := func(id int) (e Events) {
+	of := func(id int) (e kv.Events) {
 		for _, r := range s.Ranges() {
 			if r.ID == id {
 				e = r.Events
@@ -26,21 +27,21 @@ func TestRanges(t *testing.T) {
 	do(s, 1, get("k"))
 	do(s, 1, get("none"))
 	q := get("k")
-	q.Want, q.Expiry = wire.WantTouch, 5
+	q.Want, q.Expiry = kv.WantTouch, 5
 	do(s, 1, q)
-	require.Equal(t, Events{Sets: 1, Hits: 1, Touches: 1}, of(10))
-	do(s, 1, wire.Request{Op: wire.OpAppend, Key: []byte("k"), Value: []byte("more")})
-	require.Equal(t, Events{Sets: 1}, of(11))
+	require.Equal(t, kv.Events{Sets: 1, Hits: 1, Touches: 1}, of(10))
+	do(s, 1, wire.Request{Request: kv.Request{Op: kv.OpAppend, Key: []byte("k"), Value: []byte("more")}})
+	require.Equal(t, kv.Events{Sets: 1}, of(11))
 	do(s, 6, get("k"))
-	require.Equal(t, Events{Sets: 1, Expired: 1, ExpiredUnfetched: 1}, of(11))
+	require.Equal(t, kv.Events{Sets: 1, Expired: 1, ExpiredUnfetched: 1}, of(11))
 	c := set("k", long)
-	c.Want, c.CAS = wire.WantCompare, 1
-	require.Equal(t, wire.NotFound, do(s, 7, c).Status)
+	c.Want, c.CAS = kv.WantCompare, 1
+	require.Equal(t, kv.NotFound, do(s, 7, c).Status)
 	c.CAS = do(s, 7, set("k", long)).CAS
-	require.Equal(t, wire.OK, do(s, 7, c).Status)
-	require.Equal(t, wire.Exists, do(s, 7, c).Status)
-	require.Equal(t, wire.OK, do(s, 7, wire.Request{Op: wire.OpDelete, Key: []byte("k")}).Status)
-	require.Equal(t, Events{Sets: 3, Hits: 1, Touches: 1, CASHits: 1, CASMismatches: 1, Deletes: 1}, of(10))
+	require.Equal(t, kv.OK, do(s, 7, c).Status)
+	require.Equal(t, kv.Exists, do(s, 7, c).Status)
+	require.Equal(t, kv.OK, do(s, 7, wire.Request{Request: kv.Request{Op: kv.OpDelete, Key: []byte("k")}}).Status)
+	require.Equal(t, kv.Events{Sets: 3, Hits: 1, Touches: 1, CASHits: 1, CASMismatches: 1, Deletes: 1}, of(10))
 	require.Equal(t, uint64(4), s.Stats().Stored)
 
 	for i := 0; s.Stats().Evicted < 10; i++ {
@@ -68,11 +69,11 @@ func TestKeys(t *testing.T) {
 	all := map[string]bool{}
 	parts, from := 0, 0
 	for {
-		var list []Listed
+		var list []kv.Listed
 		list, from = s.Keys(6, 7, from, n, nil)
 		require.LessOrEqual(t, len(list), keysStep)
 		for _, l := range list {
-			require.Equal(t, Listed{l.Key, 10, -1}, l)
+			require.Equal(t, kv.Listed{Key: l.Key, Value: 10, Left: -1}, l)
 			require.False(t, all[l.Key])
 			all[l.Key] = true
 		}
@@ -86,7 +87,7 @@ func TestKeys(t *testing.T) {
 	list, from := s.Keys(6, 9, 0, 3, nil)
 	require.Len(t, list, 3)
 	require.Zero(t, from)
-	do(s, 7, wire.Request{Op: wire.OpFlush})
+	do(s, 7, wire.Request{Request: kv.Request{Op: kv.OpFlush}})
 	list, _ = s.Keys(7, 7, 0, n, nil)
 	require.Empty(t, list)
 }

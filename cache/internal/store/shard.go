@@ -3,6 +3,7 @@ package store
 import (
 	"github.com/goverbs/goverbs/cache/internal/place"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // Join makes the store one of a cluster's, before it has records. No store with another number gives out the
@@ -20,7 +21,7 @@ const (
 )
 
 // list lists records of a shard: see [wire.Listed]. The cursor is an item.
-func (s *Store) list(q *wire.Request, a *wire.Reply) wire.Status {
+func (s *Store) list(q *kv.Request, a *wire.Reply) kv.Status {
 	out, id := s.scratch[:0], q.Initial
 	for n := uint64(len(s.items)); id < n && id-q.Initial < listSteps && len(out) < listBytes; id++ {
 		it := &s.items[id]
@@ -38,7 +39,7 @@ func (s *Store) list(q *wire.Request, a *wire.Reply) wire.Status {
 		a.Number = id
 	}
 	s.scratch, a.Value = out, out
-	return wire.OK
+	return kv.OK
 }
 
 // Drop makes tombstones of the records of a shard, among n items from one on. It returns the next item to go on

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/place"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // listAll returns what a store lists of a shard.
@@ -15,8 +16,8 @@ func listAll(t *testing.T, s *Store, now uint64, shard int) map[string]wire.List
 	t.Helper()
 	all := make(map[string]wire.Listed)
 	for cursor := uint64(0); ; {
-		a := do(s, now, wire.Request{Op: wire.OpList, Delta: uint64(shard), Initial: cursor})
-		require.Equal(t, wire.OK, a.Status)
+		a := do(s, now, wire.Request{Request: kv.Request{Op: wire.OpList, Delta: uint64(shard), Initial: cursor}})
+		require.Equal(t, kv.OK, a.Status)
 		for rest := a.Value; len(rest) > 0; {
 			l, r, err := wire.ReadListed(rest)
 			require.NoError(t, err)
@@ -36,11 +37,11 @@ func TestShards(t *testing.T) {
 	shards := make(map[int]int)
 	for i := range n {
 		key := fmt.Sprint("key ", i)
-		require.Equal(t, wire.OK, do(s, 1, wire.Request{Op: wire.OpSet, Key: []byte(key), Expiry: int64(10 * (i % 2))}).Status)
+		require.Equal(t, kv.OK, do(s, 1, wire.Request{Request: kv.Request{Op: kv.OpSet, Key: []byte(key), Expiry: int64(10 * (i % 2))}}).Status)
 		shards[place.ShardOf([]byte(key))]++
 	}
 	shard := place.ShardOf([]byte("key 0"))
-	do(s, 1, wire.Request{Op: wire.OpGet, Key: []byte("key 0")})
+	do(s, 1, wire.Request{Request: kv.Request{Op: kv.OpGet, Key: []byte("key 0")}})
 	all := listAll(t, s, 4, shard)
 	require.Len(t, all, shards[shard])
 	for key, l := range all {
@@ -59,10 +60,10 @@ func TestShards(t *testing.T) {
 		next = s.Drop(11, shard, next, 100)
 	}
 	require.Empty(t, listAll(t, s, 11, shard))
-	require.Equal(t, wire.NotFound, do(s, 11, get("key 0")).Status)
+	require.Equal(t, kv.NotFound, do(s, 11, get("key 0")).Status)
 	found := 0
 	for i := range n {
-		if do(s, 1, get(fmt.Sprint("key ", i))).Status == wire.OK {
+		if do(s, 1, get(fmt.Sprint("key ", i))).Status == kv.OK {
 			found++
 		}
 	}
@@ -74,13 +75,13 @@ func TestListInParts(t *testing.T) {
 	s := newStore(t, 64, Config{})
 	const n = 1500 // of long keys, all in shard 0, since the store has no shards
 	for i := range n {
-		require.Equal(t, wire.OK, do(s, 1, set(fmt.Sprintf("%0200d", i), "")).Status)
+		require.Equal(t, kv.OK, do(s, 1, set(fmt.Sprintf("%0200d", i), "")).Status)
 	}
-	first := do(s, 1, wire.Request{Op: wire.OpList})
+	first := do(s, 1, wire.Request{Request: kv.Request{Op: wire.OpList}})
 	require.NotZero(t, first.Number)
 	require.InDelta(t, listBytes, len(first.Value), wire.MaxListed)
 	require.Len(t, listAll(t, s, 1, 0), n)
-	do(s, 1, wire.Request{Op: wire.OpFlush})
+	do(s, 1, wire.Request{Request: kv.Request{Op: kv.OpFlush}})
 	require.Empty(t, listAll(t, s, 1, 0))
 }
 
@@ -92,7 +93,7 @@ func TestCASNumbersOfACluster(t *testing.T) {
 		s.Join(number + 1)
 		before = 1000
 		for range 3 {
-			cas := do(s, 1, wire.Request{Op: wire.OpSet, Key: []byte("a")})
+			cas := do(s, 1, wire.Request{Request: kv.Request{Op: kv.OpSet, Key: []byte("a")}})
 			require.Greater(t, cas.CAS, before)
 			require.Equal(t, uint64(number+1), cas.CAS%256)
 			before = cas.CAS

@@ -5,6 +5,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/mirror"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // simClient is a client with its mirror, the stream to it, and one operation at a time.
@@ -180,16 +181,16 @@ func (c *simClient) work() {
 		w.log(int(c.id), call, o)
 		w.after(w.rng.IntN(10), c.work)
 	}
-	q := wire.Request{Key: w.keys[key]}
+	q := wire.Request{Request: kv.Request{Key: w.keys[key]}}
 	switch n := w.rng.IntN(40); {
 	case n < 27:
 		c.get(key, finish)
 		return
 	case key == 0 && n < 38:
-		q.Op, q.Want, q.Delta, q.Initial = wire.OpArith, wire.WantVivify, 1, 1
+		q.Op, q.Want, q.Delta, q.Initial = kv.OpArith, kv.WantVivify, 1, 1
 		c.pending = func() { w.unknown(c.id, call, simOp{key: key, add: true, unknown: true}) }
 		c.call(q, func(a wire.Reply) {
-			if a.Status == wire.OK {
+			if a.Status == kv.OK {
 				finish(simOp{add: true, value: a.Number})
 			} else {
 				c.nothing(a.Status, finish, c.work)
@@ -197,29 +198,29 @@ func (c *simClient) work() {
 		})
 	case n < 34:
 		w.values++
-		q.Op, q.Value = wire.OpSet, encode(key, w.values)
+		q.Op, q.Value = kv.OpSet, encode(key, w.values)
 		if w.rng.IntN(3) == 0 {
 			q.Expiry = int64(1 + w.rng.IntN(60))
 		}
 		v := w.values
 		c.pending = func() { w.unknown(c.id, call, simOp{key: key, write: true, value: v}) }
 		c.call(q, func(a wire.Reply) {
-			if a.Status == wire.OK {
+			if a.Status == kv.OK {
 				finish(simOp{write: true, value: v})
 			} else {
 				c.nothing(a.Status, finish, c.work)
 			}
 		})
 	case n < 36:
-		q.Op, q.Want, q.Expiry = wire.OpGet, wire.WantTouch, int64(w.rng.IntN(100))
+		q.Op, q.Want, q.Expiry = kv.OpGet, kv.WantTouch, int64(w.rng.IntN(100))
 		c.call(q, func(a wire.Reply) { c.replied(key, a, finish) })
 	case n < 39:
-		q.Op = wire.OpDelete
+		q.Op = kv.OpDelete
 		c.pending = func() { w.unknown(c.id, call, simOp{key: key, write: true}) }
 		c.call(q, func(a wire.Reply) { finish(simOp{write: true}) })
 	default:
 		w.after(w.rng.IntN(20), func() {
-			w.server(func() { w.s.Do(uint64(w.now), &wire.Request{Op: wire.OpFlush}) })
+			w.server(func() { w.s.Do(uint64(w.now), &wire.Request{Request: kv.Request{Op: kv.OpFlush}}) })
 			c.flush(w.s.log.last, func() { finish(simOp{write: true}) })
 		})
 	}
@@ -235,9 +236,9 @@ func (c *simClient) flush(seq uint64, over func()) {
 }
 
 // nothing is the end of a change that was refused.
-func (c *simClient) nothing(status wire.Status, finish func(simOp), again func()) {
+func (c *simClient) nothing(status kv.Status, finish func(simOp), again func()) {
 	c.pending = nil
-	if status != wire.NoMemory {
+	if status != kv.NoMemory {
 		c.w.fail("status %d", status)
 	}
 	c.w.after(c.w.rng.IntN(10), again)
@@ -246,9 +247,9 @@ func (c *simClient) nothing(status wire.Status, finish func(simOp), again func()
 func (c *simClient) replied(key int, a wire.Reply, finish func(simOp)) {
 	c.m.Learn(a.Entry, a.Seq)
 	switch a.Status {
-	case wire.OK:
+	case kv.OK:
 		c.value(key, a.Value, finish)
-	case wire.NotFound:
+	case kv.NotFound:
 		finish(simOp{})
 	default:
 		c.nothing(a.Status, finish, c.work)
@@ -264,7 +265,7 @@ func (c *simClient) value(key int, b []byte, finish func(simOp)) {
 }
 
 func (c *simClient) ask(key int, finish func(simOp)) {
-	c.call(wire.Request{Op: wire.OpGet, Key: c.w.keys[key]}, func(a wire.Reply) { c.replied(key, a, finish) })
+	c.call(wire.Request{Request: kv.Request{Op: kv.OpGet, Key: c.w.keys[key]}}, func(a wire.Reply) { c.replied(key, a, finish) })
 }
 
 // get is what a client does: look up, READ, judge; or READ buckets first; or ask.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // Whatever becomes of records, what is counted by size is what there is.
@@ -37,9 +38,9 @@ func TestSizes(t *testing.T) {
 		q := set(k, string(make([]byte, r.IntN(1<<r.IntN(16)))))
 		switch r.IntN(8) {
 		case 0:
-			q = wire.Request{Op: wire.OpDelete, Key: []byte(k)}
+			q = wire.Request{Request: kv.Request{Op: kv.OpDelete, Key: []byte(k)}}
 		case 1:
-			q = wire.Request{Op: wire.OpAppend, Key: []byte(k), Value: []byte("more")}
+			q = wire.Request{Request: kv.Request{Op: kv.OpAppend, Key: []byte(k), Value: []byte("more")}}
 		case 2:
 			q.Expiry = 10
 		}
@@ -47,7 +48,7 @@ func TestSizes(t *testing.T) {
 			check()
 		}
 		if i == 2500 {
-			do(s, i, wire.Request{Op: wire.OpFlush})
+			do(s, i, wire.Request{Request: kv.Request{Op: kv.OpFlush}})
 		}
 	}
 	require.NotZero(t, s.Stats().Evicted)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/snapshot"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // Head returns what a snapshot of this moment begins with; saved is the time in ms since 1970.
@@ -61,10 +62,10 @@ func (s *Store) Resume(now uint64, h *snapshot.Head, passed uint64) bool {
 
 // Restore takes a record of a snapshot, or of another server. Its status is OK if the record is there now, NotFound if
 // it has expired meanwhile, and another one if there is no room.
-func (s *Store) Restore(now uint64, it *snapshot.Item, passed uint64) wire.Status {
+func (s *Store) Restore(now uint64, it *snapshot.Item, passed uint64) kv.Status {
 	s.advance(now)
 	if it.Left != 0 && it.Left <= passed {
-		return wire.NotFound
+		return kv.NotFound
 	}
 	f := s.cfg.Secret.Fingerprint(it.Key)
 	id, _, _ := s.lookup(f, it.Key)
@@ -73,7 +74,7 @@ func (s *Store) Restore(now uint64, it *snapshot.Item, passed uint64) wire.Statu
 		r.Expiry = s.now + it.Left - passed
 	}
 	id, status := s.write(id, &r)
-	if status == wire.OK {
+	if status == kv.OK {
 		s.items[id].fetched = it.Fetched
 	}
 	return status

@@ -15,6 +15,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/hot"
 	"github.com/goverbs/goverbs/cache/internal/table"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/internal/histogram"
 )
 
@@ -68,7 +69,7 @@ type Store struct {
 	pinned   uint32     // an item that must not be moved just now
 	stats    Stats
 	sizes    Sizes
-	events   [len(Sizes{})]Events
+	events   [len(Sizes{})]kv.Events
 	ages     histogram.Counts // of evicted records
 	hot      hot.Keys
 	calls    uint64 // state of the sampler of calls
@@ -200,10 +201,10 @@ func (s *Store) entry(id uint32) wire.Entry {
 
 // write puts a record in the place of item id, or of nothing (noItem). Key and value of r may lie in the old
 // record.
-func (s *Store) write(id uint32, r *wire.Record) (uint32, wire.Status) {
+func (s *Store) write(id uint32, r *wire.Record) (uint32, kv.Status) {
 	n := wire.RecordSize(len(r.Key), len(r.Value))
 	if !s.arena.Fits(n) || len(r.Value) > s.cfg.MaxValue {
-		return id, wire.TooLarge
+		return id, kv.TooLarge
 	}
 	s.queue.Access(r.Fingerprint, 1)
 	fresh := id == noItem
@@ -211,7 +212,7 @@ func (s *Store) write(id uint32, r *wire.Record) (uint32, wire.Status) {
 		id = s.newItem()
 		if !s.makeRoomInTable(r.Fingerprint) {
 			s.free = append(s.free, id)
-			return noItem, wire.NoMemory
+			return noItem, kv.NoMemory
 		}
 	} else {
 		s.queue.Remove(id) // it is not evicted
@@ -228,7 +229,7 @@ func (s *Store) write(id uint32, r *wire.Record) (uint32, wire.Status) {
 		s.stats.NoMemory++
 		s.eventsOf(n).NoMemory++
 		s.free = append(s.free, id)
-		return noItem, wire.NoMemory
+		return noItem, kv.NoMemory
 	default:
 		s.stats.NoMemory++
 		s.eventsOf(n).NoMemory++
@@ -236,11 +237,11 @@ func (s *Store) write(id uint32, r *wire.Record) (uint32, wire.Status) {
 	}
 	s.queue.Insert(id, r.Fingerprint, place.Length())
 	if !ok {
-		return id, wire.NoMemory
+		return id, kv.NoMemory
 	}
 	s.grow()
 	s.prepare(id)
-	return id, wire.OK
+	return id, kv.OK
 }
 
 // put writes a record to a place, of an item that may have another one. The tombstone goes into the old record

@@ -11,6 +11,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/arena"
 	"github.com/goverbs/goverbs/cache/internal/mirror"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/internal/testseed"
 )
 
@@ -36,10 +37,12 @@ func do(s *Store, now uint64, q wire.Request) wire.Reply {
 }
 
 func set(key, value string) wire.Request {
-	return wire.Request{Op: wire.OpSet, Key: []byte(key), Value: []byte(value)}
+	return wire.Request{Request: kv.Request{Op: kv.OpSet, Key: []byte(key), Value: []byte(value)}}
 }
 
-func get(key string) wire.Request { return wire.Request{Op: wire.OpGet, Key: []byte(key)} }
+func get(key string) wire.Request {
+	return wire.Request{Request: kv.Request{Op: kv.OpGet, Key: []byte(key)}}
+}
 
 // Whether a record expires soon is said by whole seconds that are left, the one that has begun among them, as
 // memcached says it: one of 30 s does not expire within 30 s at once, but a second later.
@@ -49,10 +52,10 @@ func TestExpiresSoon(t *testing.T) {
 	q.Expiry = 30_000
 	won := func(now uint64, within int64) bool {
 		g := get("k")
-		g.Want, g.Recache = wire.WantRecache, within
+		g.Want, g.Recache = kv.WantRecache, within
 		a := do(s, now, g)
-		require.Equal(t, wire.OK, a.Status)
-		return a.Bits&wire.ReplyWon != 0
+		require.Equal(t, kv.OK, a.Status)
+		return a.Bits&kv.ReplyWon != 0
 	}
 	for _, c := range []struct {
 		at     uint64
@@ -60,7 +63,7 @@ func TestExpiresSoon(t *testing.T) {
 		soon   bool
 	}{{0, 30_000, false}, {1, 30_000, false}, {999, 30_000, false}, {1000, 30_000, true}, {1, 31_000, true}, {29_999, 1000, false},
 		{29_999, 0, false}, {29_999, -1000, false}, {1, 1 << 50, true}} {
-		require.Equal(t, wire.OK, do(s, 100, q).Status) // no client has won it
+		require.Equal(t, kv.OK, do(s, 100, q).Status) // no client has won it
 		require.Equal(t, c.soon, won(100+c.at, c.within), "%+v", c)
 		s.now = 0
 	}
@@ -73,19 +76,19 @@ func TestStoreExpires(t *testing.T) {
 	s := newStore(t, 4, Config{})
 	q := set("k", "v")
 	q.Expiry = 10
-	require.Equal(t, wire.OK, do(s, 100, q).Status)
-	require.Equal(t, wire.OK, do(s, 109, get("k")).Status)
-	require.Equal(t, wire.NotFound, do(s, 110, get("k")).Status)
-	require.Equal(t, wire.NotFound, do(s, 0, get("k")).Status, "time does not go back")
+	require.Equal(t, kv.OK, do(s, 100, q).Status)
+	require.Equal(t, kv.OK, do(s, 109, get("k")).Status)
+	require.Equal(t, kv.NotFound, do(s, 110, get("k")).Status)
+	require.Equal(t, kv.NotFound, do(s, 0, get("k")).Status, "time does not go back")
 	q.Expiry = -1
 	do(s, 120, q)
-	require.Equal(t, wire.NotFound, do(s, 120, get("k")).Status)
+	require.Equal(t, kv.NotFound, do(s, 120, get("k")).Status)
 	q.Expiry = 5
 	do(s, 120, q)
 	s.Tick(125, 10)
 	require.Zero(t, s.Stats().Items, "what expires goes without being asked for")
 	touch := get("k")
-	touch.Want, touch.Expiry = wire.WantTouch, 100
+	touch.Want, touch.Expiry = kv.WantTouch, 100
 	do(s, 126, set("k", "v"))
 	cas := do(s, 126, get("k")).CAS
 	require.Equal(t, uint64(226), do(s, 126, touch).Expiry)
@@ -95,27 +98,27 @@ func TestStoreExpires(t *testing.T) {
 func TestStoreCompares(t *testing.T) {
 	s := newStore(t, 4, Config{})
 	q := set("k", "v")
-	q.Want, q.CAS = wire.WantCompare, 1
-	require.Equal(t, wire.NotFound, do(s, 0, q).Status)
+	q.Want, q.CAS = kv.WantCompare, 1
+	require.Equal(t, kv.NotFound, do(s, 0, q).Status)
 	first := do(s, 0, set("k", "1")).CAS
 	q.CAS = first + 1
-	require.Equal(t, wire.Exists, do(s, 0, q).Status)
+	require.Equal(t, kv.Exists, do(s, 0, q).Status)
 	q.CAS = first
-	require.Equal(t, wire.OK, do(s, 0, q).Status)
-	require.Equal(t, wire.Exists, do(s, 0, q).Status)
-	d := wire.Request{Op: wire.OpDelete, Key: []byte("k"), Want: wire.WantCompare, CAS: first}
-	require.Equal(t, wire.Exists, do(s, 0, d).Status)
-	require.Equal(t, wire.WrongEpoch, do(s, 0, wire.Request{Op: wire.OpGet, Key: []byte("k"), Epoch: 6}).Status)
+	require.Equal(t, kv.OK, do(s, 0, q).Status)
+	require.Equal(t, kv.Exists, do(s, 0, q).Status)
+	d := wire.Request{Request: kv.Request{Op: kv.OpDelete, Key: []byte("k"), Want: kv.WantCompare, CAS: first}}
+	require.Equal(t, kv.Exists, do(s, 0, d).Status)
+	require.Equal(t, wire.WrongEpoch, do(s, 0, wire.Request{Epoch: 6, Request: kv.Request{Op: kv.OpGet, Key: []byte("k")}}).Status)
 }
 
 func TestStoreCounts(t *testing.T) {
 	s := newStore(t, 4, Config{})
-	q := wire.Request{Op: wire.OpArith, Key: []byte("k"), Delta: 3}
-	require.Equal(t, wire.NotFound, do(s, 0, q).Status)
-	q.Want, q.Initial = wire.WantVivify, 9
+	q := wire.Request{Request: kv.Request{Op: kv.OpArith, Key: []byte("k"), Delta: 3}}
+	require.Equal(t, kv.NotFound, do(s, 0, q).Status)
+	q.Want, q.Initial = kv.WantVivify, 9
 	require.Equal(t, uint64(9), do(s, 0, q).Number)
 	require.Equal(t, uint64(12), do(s, 0, q).Number)
-	q.Want, q.Delta = wire.WantDecr, 5
+	q.Want, q.Delta = kv.WantDecr, 5
 	require.Equal(t, uint64(7), do(s, 0, q).Number)
 	require.Equal(t, "7 ", string(do(s, 0, get("k")).Value))
 	q.Delta = 100
@@ -124,7 +127,7 @@ func TestStoreCounts(t *testing.T) {
 	q.Want, q.Delta = 0, 2
 	require.Equal(t, uint64(1), do(s, 0, q).Number, "it wraps")
 	do(s, 0, set("k", "seven"))
-	require.Equal(t, wire.NotNumeric, do(s, 0, q).Status)
+	require.Equal(t, kv.NotNumeric, do(s, 0, q).Status)
 }
 
 // A stale value is handed out with a win for one client.
@@ -132,18 +135,18 @@ func TestStoreStale(t *testing.T) {
 	s := newStore(t, 4, Config{})
 	do(s, 0, set("k", "v"))
 	old := do(s, 0, set("k", "w")).CAS
-	require.Equal(t, wire.OK, do(s, 0, wire.Request{Op: wire.OpDelete, Key: []byte("k"), Want: wire.WantStale}).Status)
-	require.Equal(t, uint16(wire.ReplyStale), do(s, 0, get("k")).Bits, "who does not ask does not win")
+	require.Equal(t, kv.OK, do(s, 0, wire.Request{Request: kv.Request{Op: kv.OpDelete, Key: []byte("k"), Want: kv.WantStale}}).Status)
+	require.Equal(t, uint16(kv.ReplyStale), do(s, 0, get("k")).Bits, "who does not ask does not win")
 	win := get("k")
-	win.Want = wire.WantWin
-	require.Equal(t, uint16(wire.ReplyStale|wire.ReplyWon|wire.ReplyFetched), do(s, 0, win).Bits)
-	require.Equal(t, uint16(wire.ReplyStale|wire.ReplySent|wire.ReplyFetched), do(s, 0, win).Bits)
+	win.Want = kv.WantWin
+	require.Equal(t, uint16(kv.ReplyStale|kv.ReplyWon|kv.ReplyFetched), do(s, 0, win).Bits)
+	require.Equal(t, uint16(kv.ReplyStale|kv.ReplySent|kv.ReplyFetched), do(s, 0, win).Bits)
 	late := set("k", "late")
-	late.Want, late.CAS = wire.WantCompare|wire.WantStale, old
-	require.Equal(t, wire.OK, do(s, 0, late).Status)
+	late.Want, late.CAS = kv.WantCompare|kv.WantStale, old
+	require.Equal(t, kv.OK, do(s, 0, late).Status)
 	a := do(s, 0, win)
 	require.Equal(t, "late", string(a.Value))
-	require.Equal(t, uint16(wire.ReplyStale|wire.ReplySent), a.Bits)
+	require.Equal(t, uint16(kv.ReplyStale|kv.ReplySent), a.Bits)
 }
 
 // A change that finds no memory changes nothing; quarantine is never cut short.
@@ -152,7 +155,7 @@ func TestStoreIsFull(t *testing.T) {
 	s.Attach(1, 0)
 	refused := 0
 	for i := range 2000 {
-		if do(s, 0, set(fmt.Sprint("k", i), string(make([]byte, 1000)))).Status == wire.NoMemory {
+		if do(s, 0, set(fmt.Sprint("k", i), string(make([]byte, 1000)))).Status == kv.NoMemory {
 			refused++
 		}
 	}
@@ -160,11 +163,11 @@ func TestStoreIsFull(t *testing.T) {
 	require.EqualValues(t, refused, s.Stats().NoMemory)
 	kept := ""
 	for i := range 2000 {
-		if kept = fmt.Sprint("k", i); do(s, 0, get(kept)).Status == wire.OK {
+		if kept = fmt.Sprint("k", i); do(s, 0, get(kept)).Status == kv.OK {
 			break
 		}
 	}
-	require.Equal(t, wire.NoMemory, do(s, 0, set(kept, string(make([]byte, 1500)))).Status)
+	require.Equal(t, kv.NoMemory, do(s, 0, set(kept, string(make([]byte, 1500)))).Status)
 	require.EqualValues(t, refused+1, s.Stats().NoMemory, "of a record that is there, too")
 	counted := uint64(0)
 	for _, r := range s.Ranges() {
@@ -175,8 +178,8 @@ func TestStoreIsFull(t *testing.T) {
 	require.NotZero(t, s.Stats().Evicted)
 	require.NoError(t, s.Heard(1, wire.Horizon{Epoch: 7, Applied: s.log.last, Quiet: s.log.last}))
 	require.Zero(t, s.Stats().Arena.Quarantine)
-	require.Equal(t, wire.OK, do(s, 0, set("k", string(make([]byte, 1000)))).Status)
-	require.Equal(t, wire.TooLarge, do(s, 0, set("k", string(make([]byte, simPage)))).Status)
+	require.Equal(t, kv.OK, do(s, 0, set("k", string(make([]byte, 1000)))).Status)
+	require.Equal(t, kv.TooLarge, do(s, 0, set("k", string(make([]byte, simPage)))).Status)
 	require.LessOrEqual(t, s.Stats().Arena.Live, s.limit())
 }
 
@@ -228,14 +231,14 @@ func TestStorePardons(t *testing.T) {
 // A client that makes a record by asking for it has seen it, unless it leaves no trace.
 func TestStoreVivifies(t *testing.T) {
 	s := newStore(t, 4, Config{})
-	for _, trace := range []uint32{0, wire.WantNoBump} {
+	for _, trace := range []uint32{0, kv.WantNoBump} {
 		q := get("k")
-		q.Want = wire.WantVivify | trace
+		q.Want = kv.WantVivify | trace
 		a := do(s, 0, q)
-		require.Equal(t, wire.OK, a.Status)
-		require.Equal(t, uint16(wire.ReplyWon|wire.ReplyCreated), a.Bits)
-		require.Equal(t, trace == 0, do(s, 1, get("k")).Bits&wire.ReplyFetched != 0)
-		do(s, 2, wire.Request{Op: wire.OpDelete, Key: []byte("k")})
+		require.Equal(t, kv.OK, a.Status)
+		require.Equal(t, uint16(kv.ReplyWon|kv.ReplyCreated), a.Bits)
+		require.Equal(t, trace == 0, do(s, 1, get("k")).Bits&kv.ReplyFetched != 0)
+		do(s, 2, wire.Request{Request: kv.Request{Op: kv.OpDelete, Key: []byte("k")}})
 	}
 }
 
@@ -246,17 +249,17 @@ func TestStoreFlushes(t *testing.T) {
 	rec := append([]byte{}, s.arena.Bytes(e.Place)...)
 	_, err := wire.ReadRecord(rec)
 	require.NoError(t, err)
-	later := wire.Request{Op: wire.OpFlush, Want: wire.WantIfLater, Expiry: 50}
+	later := wire.Request{Request: kv.Request{Op: kv.OpFlush, Want: kv.WantIfLater, Expiry: 50}}
 	do(s, 0, later)
 	do(s, 20, set("c", "v"))
-	require.Equal(t, wire.OK, do(s, 49, get("a")).Status)
-	require.Equal(t, wire.NotFound, do(s, 50, get("c")).Status)
+	require.Equal(t, kv.OK, do(s, 49, get("a")).Status)
+	require.Equal(t, kv.NotFound, do(s, 50, get("c")).Status)
 	require.Zero(t, s.Stats().Items)
 	require.False(t, s.Tick(50, 100))
 	_, err = wire.ReadRecord(s.arena.Bytes(e.Place))
 	require.ErrorIs(t, err, wire.Dead)
 	do(s, 51, set("a", "v"))
-	require.Equal(t, wire.OK, do(s, 200, get("a")).Status)
+	require.Equal(t, kv.OK, do(s, 200, get("a")).Status)
 	require.Equal(t, 1, s.Stats().Items)
 }
 
@@ -269,7 +272,7 @@ func TestStoreReports(t *testing.T) {
 		do(s, 0, set(fmt.Sprint("k", i), string(make([]byte, 1000))))
 	}
 	require.Equal(t, uint64(1000), s.Stats().Reports)
-	require.Equal(t, wire.OK, do(s, 0, get("hot")).Status)
+	require.Equal(t, kv.OK, do(s, 0, get("hot")).Status)
 	s.Reported(&wire.Report{Epoch: 6, Hits: 20, Accesses: []wire.Access{{Fingerprint: e.Fingerprint, Version: e.Version}}})
 	require.Equal(t, uint64(1000), s.Stats().Reports)
 	require.Equal(t, uint64(20_000), s.Stats().Reads)
@@ -285,12 +288,12 @@ func TestSnapshotWhileChanging(t *testing.T) {
 	change := func() {
 		key := fmt.Sprint("k", rng.IntN(2000))
 		if rng.IntN(5) == 0 {
-			do(s, 0, wire.Request{Op: wire.OpDelete, Key: []byte(key)})
+			do(s, 0, wire.Request{Request: kv.Request{Op: kv.OpDelete, Key: []byte(key)}})
 		} else {
 			do(s, 0, set(key, "some value"))
 		}
 		if rng.IntN(3000) == 0 {
-			do(s, 0, wire.Request{Op: wire.OpFlush})
+			do(s, 0, wire.Request{Request: kv.Request{Op: kv.OpFlush}})
 		}
 	}
 	for range 500 {
@@ -358,7 +361,7 @@ func TestStoreChurn(t *testing.T) {
 		do(s, uint64(i), set(fmt.Sprint("k", rng.IntN(5000)), string(make([]byte, rng.IntN(3000)))))
 	}
 	for i := range 3000 {
-		require.Equal(t, wire.OK, do(s, uint64(3000+i), set(fmt.Sprint("v", i), string(make([]byte, 1024)))).Status)
+		require.Equal(t, kv.OK, do(s, uint64(3000+i), set(fmt.Sprint("v", i), string(make([]byte, 1024)))).Status)
 	}
 	stored := 0
 	for _, it := range s.items {
@@ -375,7 +378,7 @@ func TestStoreChurn(t *testing.T) {
 func TestHotKeys(t *testing.T) {
 	s := newStore(t, 4, Config{})
 	for _, k := range []string{"read", "called", "cold", "gone"} {
-		require.Equal(t, wire.OK, do(s, 0, set(k, "value")).Status)
+		require.Equal(t, kv.OK, do(s, 0, set(k, "value")).Status)
 	}
 	require.Empty(t, s.Hot(9))
 	read, gone := do(s, 0, get("read")).Entry, do(s, 0, get("gone")).Entry
@@ -388,7 +391,7 @@ func TestHotKeys(t *testing.T) {
 		do(s, 0, get("called"))
 	}
 	do(s, 0, get("cold"))
-	require.Equal(t, wire.OK, do(s, 0, wire.Request{Op: wire.OpDelete, Key: []byte("gone")}).Status)
+	require.Equal(t, kv.OK, do(s, 0, wire.Request{Request: kv.Request{Op: kv.OpDelete, Key: []byte("gone")}}).Status)
 	keys := s.Hot(9)
 	require.Len(t, keys, 2)
 	for _, k := range keys {
@@ -417,10 +420,10 @@ func TestArenaAfterADay(t *testing.T) {
 			q.Expiry = int64(rng.IntN(3600_000))
 		}
 		if rng.IntN(20) == 0 {
-			q = wire.Request{Op: wire.OpDelete, Key: q.Key}
+			q = wire.Request{Request: kv.Request{Op: kv.OpDelete, Key: q.Key}}
 		}
-		if a := s.Do(now, &q); a.Status != wire.OK && a.Status != wire.NotFound {
-			require.Equal(t, wire.OK, a.Status)
+		if a := s.Do(now, &q); a.Status != kv.OK && a.Status != kv.NotFound {
+			require.Equal(t, kv.OK, a.Status)
 		}
 		s.Tick(now, 4)
 	}
@@ -447,10 +450,10 @@ func TestStoreTakesNoValueThatNobodyCanHave(t *testing.T) {
 		AllocTable: func(n int) ([]byte, wire.Where) { return make([]byte, n), wire.Where{Key: 1} },
 	})
 	require.NoError(t, err)
-	q := wire.Request{Op: wire.OpSet, Key: []byte("k"), Value: make([]byte, wire.MaxValue+1)}
-	require.Equal(t, wire.TooLarge, s.Do(1, &q).Status)
+	q := wire.Request{Request: kv.Request{Op: kv.OpSet, Key: []byte("k"), Value: make([]byte, wire.MaxValue+1)}}
+	require.Equal(t, kv.TooLarge, s.Do(1, &q).Status)
 	q.Value = q.Value[1:]
-	require.Equal(t, wire.NoMemory, s.Do(1, &q).Status)
+	require.Equal(t, kv.NoMemory, s.Do(1, &q).Status)
 }
 
 // A part of a snapshot is no more work than it may have entries: the server does nothing else
@@ -476,7 +479,7 @@ func TestReserve(t *testing.T) {
 	s := newStore(t, 32, Config{})
 	const n = 5000
 	for i := range n {
-		require.Equal(t, wire.OK, do(s, 1, set(strconv.Itoa(i), string(make([]byte, 900)))).Status)
+		require.Equal(t, kv.OK, do(s, 1, set(strconv.Itoa(i), string(make([]byte, 900)))).Status)
 		require.LessOrEqual(t, s.Stats().Arena.Live, 31*simPage)
 	}
 	require.Greater(t, s.Stats().Arena.Live, 30*simPage)
@@ -541,9 +544,9 @@ func TestHorizonOfClients(t *testing.T) {
 // A number of another CAS is not changed; of an empty value the number is not compared, as with memcached.
 func TestArithComparesCAS(t *testing.T) {
 	s := newStore(t, 4, Config{})
-	for value, want := range map[string]wire.Status{"1": wire.Exists, "": wire.NotNumeric} {
-		require.Equal(t, wire.OK, do(s, 1, set("n", value)).Status)
-		q := wire.Request{Op: wire.OpArith, Key: []byte("n"), Delta: 3, Want: wire.WantCompare, CAS: 99}
+	for value, want := range map[string]kv.Status{"1": kv.Exists, "": kv.NotNumeric} {
+		require.Equal(t, kv.OK, do(s, 1, set("n", value)).Status)
+		q := wire.Request{Request: kv.Request{Op: kv.OpArith, Key: []byte("n"), Delta: 3, Want: kv.WantCompare, CAS: 99}}
 		require.Equal(t, want, do(s, 1, q).Status, "%q", value)
 	}
 }

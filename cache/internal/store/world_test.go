@@ -12,6 +12,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/arena"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // rules are what a world goes by; each flaw breaks one.
@@ -219,7 +220,7 @@ func (w *world) tick() {
 	w.server(func() {
 		w.s.Tick(uint64(w.now), 8)
 		for range w.rng.IntN(3) {
-			q := wire.Request{Op: wire.OpSet, Key: fmt.Appendf(nil, "load%d", w.rng.IntN(300)), Value: make([]byte, 500+3500*w.rng.IntN(2))}
+			q := wire.Request{Request: kv.Request{Op: kv.OpSet, Key: fmt.Appendf(nil, "load%d", w.rng.IntN(300)), Value: make([]byte, 500+3500*w.rng.IntN(2))}}
 			w.s.Do(uint64(w.now), &q)
 		}
 		for _, id := range w.s.Late(uint64(w.now), nil) {

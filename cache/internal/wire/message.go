@@ -3,6 +3,8 @@ package wire
 import (
 	"encoding/binary"
 	"math"
+
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // Kind is what a message is.
@@ -81,62 +83,23 @@ func open(src []byte, k Kind, fixed int) (epoch uint32, body []byte, err error) 
 	return h.Epoch, src[HeaderSize:], nil
 }
 
-// Op is what a request wants.
-type Op uint8
+// OpList requests the keys of a shard: see [Listed].
+const OpList = kv.OpFlush + 1
 
+// Bounds of what a decoder knows.
 const (
-	OpGet Op = iota + 1
-	OpSet
-	OpAdd
-	OpReplace
-	OpAppend
-	OpPrepend
-	OpDelete
-	OpArith
-	OpFlush
-	OpList // the keys of a shard; see [Listed]
-	ops
+	ops        = OpList + 1
+	wantKnown  = kv.WantWin<<1 - 1
+	replyKnown = kv.ReplyBinary<<1 - 1
 )
 
-// Stores reports whether a request stores its value.
-func (o Op) Stores() bool { return o >= OpSet && o <= OpPrepend }
-
-// Bits of a request: what more it wants.
-const (
-	WantTouch   = 1 << iota // set the expiry
-	WantVivify              // make a record where there is none
-	WantRecache             // ask for a win when it expires before Recache
-	WantNoBump              // leave no trace of the access
-	WantCompare             // only if the CAS number is this one
-	WantStale               // mark as stale; with a set: an older CAS number will do
-	WantDecr                // subtract
-	WantBinary              // the key came in base64
-	WantNoValue             // the reply needs no value
-	WantIfLater             // a flush: at Expiry, not now
-	WantWin                 // of a stale value: ask whether this client is to fetch a new one
-	wantKnown   = 1<<iota - 1
-)
-
-// Request is a call. Times are in ms from its execution: 0 is never, what is negative
-// is over.
+// Request is a call as it is sent. Into is not.
 type Request struct {
-	ID      uint64
-	Op      Op
-	Want    uint32
-	Flags   uint32
-	Expiry  int64
-	Vivify  int64
-	Recache int64
-	CAS     uint64
-	Delta   uint64
-	Initial uint64
-	Key     []byte
-	Value   []byte
-	Epoch   uint32
-	// Placement is the epoch of the placement that a flush is for; 0: that of a client of one server.
-	Placement uint32
+	kv.Request
+	ID        uint64
+	Epoch     uint32
+	Placement uint32 // epoch of the placement that a flush is for; 0: that of a client of one server
 	ReadOnly  bool   // of the decoder: no change can come of it
-	Into      []byte // not sent: memory for the reply's value, from its beginning on, if it is long enough
 }
 
 const requestFixed = 76
@@ -166,66 +129,34 @@ func ReadRequest(src []byte) (r Request, err error) {
 	}
 	le := binary.LittleEndian
 	key, value := int(le.Uint16(b[10:])), int(le.Uint32(b[12:]))
-	r = Request{
-		Epoch: epoch, ID: le.Uint64(b), Op: Op(b[8]), Want: le.Uint32(b[16:]), Flags: le.Uint32(b[20:]),
-		Expiry: int64(le.Uint64(b[24:])), Vivify: int64(le.Uint64(b[32:])), Recache: int64(le.Uint64(b[40:])),
-		CAS: le.Uint64(b[48:]), Delta: le.Uint64(b[56:]), Initial: le.Uint64(b[64:]), Placement: le.Uint32(b[72:]),
-	}
-	if r.Op == 0 || r.Op >= ops || b[9] != 0 || r.Want&^wantKnown != 0 || r.Placement != 0 && r.Op != OpFlush ||
-		key > MaxKey || key > 0 && (r.Op == OpFlush || r.Op == OpList) || value > MaxValue || len(b) != requestFixed+key+value ||
+	r = Request{Epoch: epoch, ID: le.Uint64(b), Placement: le.Uint32(b[72:]), Request: kv.Request{Op: kv.Op(b[8]), Want: le.Uint32(b[16:]), Flags: le.Uint32(b[20:]), Expiry: int64(le.Uint64(b[24:])), Vivify: int64(le.Uint64(b[32:])), Recache: int64(le.Uint64(b[40:])), CAS: le.Uint64(b[48:]), Delta: le.Uint64(b[56:]), Initial: le.Uint64(b[64:])}}
+	if r.Op == 0 || r.Op >= ops || b[9] != 0 || r.Want&^wantKnown != 0 || r.Placement != 0 && r.Op != kv.OpFlush ||
+		key > MaxKey || key > 0 && (r.Op == kv.OpFlush || r.Op == OpList) || value > MaxValue || len(b) != requestFixed+key+value ||
 		!sane(r.Expiry) || !sane(r.Vivify) || !sane(r.Recache) {
 		return Request{}, Malformed
 	}
 	r.Key, r.Value = b[requestFixed:requestFixed+key:requestFixed+key], b[requestFixed+key:]
-	r.ReadOnly = r.Op == OpGet && r.Want&(WantTouch|WantVivify|WantRecache|WantWin) == 0
+	r.ReadOnly = r.Op == kv.OpGet && r.Want&(kv.WantTouch|kv.WantVivify|kv.WantRecache|kv.WantWin) == 0
 	return r, nil
 }
 
 // sane keeps times from overflowing when they are added to a clock.
 func sane(t int64) bool { return t > math.MinInt64/4 && t < math.MaxInt64/4 }
 
-// Status is the outcome of a request.
-type Status uint8
-
+// Statuses of requests that are not executed.
 const (
-	OK         Status = iota + 1
-	NotFound          // there is no such key
-	NotStored         // add of what is there, replace and the like of what is not
-	Exists            // the CAS number is another one
-	NotNumeric        // arithmetic on something else
-	TooLarge
-	NoMemory // everything is in use or in quarantine
-	WrongEpoch
-	WrongServer // not executed: another server of the cluster has the key, or will have it soon
+	WrongEpoch  = kv.NoMemory + 1 + iota // the epoch is that of an earlier life of the server
+	WrongServer                          // another server of the cluster has the key, or will have it soon
 	statuses
 )
 
-// Bits of a reply.
-const (
-	ReplyWon     = 1 << iota // this client should fetch a new value
-	ReplySent                // another one has been told so
-	ReplyStale               // the value is marked stale
-	ReplyFetched             // it had been read since it was stored
-	ReplyCreated             // this request made it
-	ReplyBinary              // the key came in base64
-	replyKnown   = 1<<iota - 1
-)
-
-// Reply is the outcome of a request.
+// Reply is the outcome of a request as it is sent.
 type Reply struct {
-	ID     uint64
-	Status Status
-	Bits   uint16
-	Flags  uint32
-	CAS    uint64
-	Expiry uint64 // of the server's clock; 0: never
-	Clock  uint64 // the server's, when it replied
-	Idle   uint64 // ms since the last access
-	Number uint64 // what arithmetic came to
-	Seq    uint64 // the delta that the change became, or the last one before
-	Entry  Entry  // where the record is now; zero if nowhere
-	Value  []byte
-	Epoch  uint32
+	kv.Reply
+	ID    uint64
+	Seq   uint64 // the delta that the change became, or the last one before
+	Entry Entry  // where the record is now; zero if nowhere
+	Epoch uint32
 }
 
 const replyFixed = 64 + EntrySize + 8
@@ -253,11 +184,7 @@ func ReadReply(src []byte) (r Reply, err error) {
 		return r, err
 	}
 	le := binary.LittleEndian
-	r = Reply{
-		Epoch: epoch, ID: le.Uint64(b), Status: Status(b[8]), Bits: le.Uint16(b[10:]), Flags: le.Uint32(b[12:]),
-		CAS: le.Uint64(b[16:]), Expiry: le.Uint64(b[24:]), Clock: le.Uint64(b[32:]), Idle: le.Uint64(b[40:]),
-		Number: le.Uint64(b[48:]), Seq: le.Uint64(b[56:]), Entry: GetEntry(b[64:]),
-	}
+	r = Reply{Epoch: epoch, ID: le.Uint64(b), Seq: le.Uint64(b[56:]), Entry: GetEntry(b[64:]), Reply: kv.Reply{Status: kv.Status(b[8]), Bits: le.Uint16(b[10:]), Flags: le.Uint32(b[12:]), CAS: le.Uint64(b[16:]), Expiry: le.Uint64(b[24:]), Clock: le.Uint64(b[32:]), Idle: le.Uint64(b[40:]), Number: le.Uint64(b[48:])}}
 	if r.Status == 0 || r.Status >= statuses || b[9] != 0 || r.Bits&^replyKnown != 0 ||
 		le.Uint64(b[64+EntrySize:]) != uint64(len(b)-replyFixed) {
 		return Reply{}, Malformed

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/internal/testseed"
 )
 
@@ -43,7 +44,7 @@ func TestStream(t *testing.T) {
 		var all []byte
 		var want [][]byte
 		for range 20 {
-			m := AppendRequest(nil, &Request{Op: OpSet, Key: []byte("k"), Value: make([]byte, rng.IntN(300))})
+			m := AppendRequest(nil, &Request{Request: kv.Request{Op: kv.OpSet, Key: []byte("k"), Value: make([]byte, rng.IntN(300))}})
 			want, all = append(want, m), append(all, m...)
 		}
 		got, err := pieces(new(Stream), all, func() int { return 1 + rng.IntN(500) })
@@ -69,7 +70,7 @@ func TestStreamRefuses(t *testing.T) {
 
 // A stream keeps no more than what it is to hand out.
 func TestStreamReusesItsRoom(t *testing.T) {
-	m := AppendReply(nil, &Reply{Status: OK, Value: make([]byte, 100)})
+	m := AppendReply(nil, &Reply{Reply: kv.Reply{Status: kv.OK, Value: make([]byte, 100)}})
 	var s Stream
 	_, err := pieces(&s, bytes.Repeat(m, 1000), func() int { return 333 })
 	require.NoError(t, err)
@@ -79,7 +80,7 @@ func TestStreamReusesItsRoom(t *testing.T) {
 // Nor does it keep what a long message needed.
 func TestStreamGivesRoomBack(t *testing.T) {
 	const piece = 512
-	long := AppendReply(nil, &Reply{Status: OK, Value: make([]byte, 1<<20)})
+	long := AppendReply(nil, &Reply{Reply: kv.Reply{Status: kv.OK, Value: make([]byte, 1<<20)}})
 	var s Stream
 	got, err := pieces(&s, long, func() int { return piece })
 	require.NoError(t, err)
@@ -104,7 +105,7 @@ func TestWhole(t *testing.T) {
 	var b []byte
 	var ends []int
 	for n := range 5 {
-		b = AppendRequest(b, &Request{Op: OpSet, Key: []byte("key"), Value: make([]byte, 100*n)})
+		b = AppendRequest(b, &Request{Request: kv.Request{Op: kv.OpSet, Key: []byte("key"), Value: make([]byte, 100*n)}})
 		ends = append(ends, len(b))
 	}
 	require.Zero(t, Whole(nil, 100))
@@ -127,7 +128,7 @@ func TestStreamBorrows(t *testing.T) {
 	require.Equal(t, 64, cap(s.Room(16)))
 	s.Borrow(lend)
 	require.Equal(t, 1, lent, "it has some")
-	req := AppendRequest(nil, &Request{Op: OpGet, Key: []byte("k")})
+	req := AppendRequest(nil, &Request{Request: kv.Request{Op: kv.OpGet, Key: []byte("k")}})
 	s.Arrived(copy(s.Room(len(req)), req[:20]))
 	require.Nil(t, s.Return(), "more is to come")
 	s.Arrived(copy(s.Room(len(req)), req[20:]))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/internal/testseed"
 )
 
@@ -185,10 +186,10 @@ func TestFingerprint(t *testing.T) {
 func messages() map[string][]byte {
 	e, put := Entry{Fingerprint: 1, Version: 2, Place: 3, Epoch: 4, Item: 5}, Entry{Fingerprint: 1, Version: 2, Place: 3, Epoch: 1}
 	return map[string][]byte{
-		"request": AppendRequest(nil, &Request{ID: 1, Op: OpSet, Want: WantTouch, Flags: 3, Expiry: -4, Vivify: 5, Recache: 6, CAS: 7, Delta: 8, Initial: 9, Key: []byte("k"), Value: []byte("v"), Epoch: 10}),
-		"flush":   AppendRequest(nil, &Request{ID: 1, Op: OpFlush, Placement: 3}),
-		"list":    AppendRequest(nil, &Request{ID: 1, Op: OpList, Delta: 5, Initial: 6}),
-		"reply":   AppendReply(nil, &Reply{ID: 1, Status: OK, Bits: ReplyWon, Flags: 3, CAS: 4, Expiry: 5, Clock: 6, Idle: 7, Number: 8, Seq: 9, Entry: e, Value: []byte("v"), Epoch: 10}),
+		"request": AppendRequest(nil, &Request{ID: 1, Epoch: 10, Request: kv.Request{Op: kv.OpSet, Want: kv.WantTouch, Flags: 3, Expiry: -4, Vivify: 5, Recache: 6, CAS: 7, Delta: 8, Initial: 9, Key: []byte("k"), Value: []byte("v")}}),
+		"flush":   AppendRequest(nil, &Request{ID: 1, Placement: 3, Request: kv.Request{Op: kv.OpFlush}}),
+		"list":    AppendRequest(nil, &Request{ID: 1, Request: kv.Request{Op: OpList, Delta: 5, Initial: 6}}),
+		"reply":   AppendReply(nil, &Reply{ID: 1, Seq: 9, Entry: e, Epoch: 10, Reply: kv.Reply{Status: kv.OK, Bits: kv.ReplyWon, Flags: 3, CAS: 4, Expiry: 5, Clock: 6, Idle: 7, Number: 8, Value: []byte("v")}}),
 		"map":     AppendMap(nil, &Map{1, 2, 3, Secret{4, 5}, Where{6, 7}, 8, 9, 10, false}),
 		"alone":   AppendMap(nil, &Map{1, 2, 3, Secret{4, 5}, Where{6, 7}, 8, 9, 10, true}),
 		"chunk":   AppendChunk(nil, &Chunk{1, 2, 3, true, []Entry{e, e}}),
@@ -269,24 +270,25 @@ func TestMessages(t *testing.T) {
 	}
 	r, err := ReadRequest(messages()["request"])
 	require.NoError(t, err)
-	require.Equal(t, Request{ID: 1, Op: OpSet, Want: WantTouch, Flags: 3, Expiry: -4, Vivify: 5, Recache: 6, CAS: 7, Delta: 8, Initial: 9, Key: []byte("k"), Value: []byte("v"), Epoch: 10}, r)
+	require.Equal(t, Request{ID: 1, Epoch: 10, Request: kv.Request{Op: kv.OpSet, Want: kv.WantTouch, Flags: 3, Expiry: -4, Vivify: 5, Recache: 6, CAS: 7, Delta: 8, Initial: 9, Key: []byte("k"), Value: []byte("v")}}, r)
 }
 
 // What is not ours is refused, each for its reason, and counted.
 func TestRefusals(t *testing.T) {
 	var c Refusals
 	for _, r := range []Request{
-		{Op: 0}, {Op: ops}, {Op: OpGet, Want: wantKnown + 1}, {Op: OpFlush, Key: []byte("k")}, {Op: OpList, Key: []byte("k")}, {Op: OpSet, Key: []byte("k"), Placement: 1},
-		{Op: OpGet, Expiry: 1 << 62}, {Op: OpGet, Vivify: -1 << 62}, {Op: OpGet, Key: make([]byte, MaxKey+1)},
+		{Request: kv.Request{Op: 0}}, {Request: kv.Request{Op: ops}}, {Request: kv.Request{Op: kv.OpGet, Want: wantKnown + 1}}, {Request: kv.Request{Op: kv.OpFlush, Key: []byte("k")}},
+		{Request: kv.Request{Op: OpList, Key: []byte("k")}}, {Placement: 1, Request: kv.Request{Op: kv.OpSet, Key: []byte("k")}},
+		{Request: kv.Request{Op: kv.OpGet, Expiry: 1 << 62}}, {Request: kv.Request{Op: kv.OpGet, Vivify: -1 << 62}}, {Request: kv.Request{Op: kv.OpGet, Key: make([]byte, MaxKey+1)}},
 	} {
 		_, err := ReadRequest(AppendRequest(nil, &r))
 		require.ErrorIs(t, c.Note(err), Malformed, "%+v", r)
 	}
-	for _, r := range []Reply{{}, {Status: statuses}, {Status: OK, Bits: replyKnown + 1}} {
+	for _, r := range []Reply{{}, {Reply: kv.Reply{Status: statuses}}, {Reply: kv.Reply{Status: kv.OK, Bits: replyKnown + 1}}} {
 		_, err := ReadReply(AppendReply(nil, &r))
 		require.ErrorIs(t, c.Note(err), Malformed, "%+v", r)
 	}
-	reserved := AppendRequest(nil, &Request{Op: OpGet, Key: []byte("k")})
+	reserved := AppendRequest(nil, &Request{Request: kv.Request{Op: kv.OpGet, Key: []byte("k")}})
 	reserved[HeaderSize+72] = 1
 	_, err := ReadRequest(reserved)
 	require.ErrorIs(t, c.Note(err), Malformed, "what is reserved")

@@ -8,7 +8,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/goverbs/goverbs/cache/gateway"
+	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
@@ -21,8 +21,6 @@ const (
 	storedMemory = 16 << 20
 	storedValue  = 1024
 	churn        = 4
-
-	opSet = 2 // of gateway.Request; its name is internal to the cache
 )
 
 // stored returns how much memory a server has for each byte of keys and values that it keeps when
@@ -42,7 +40,7 @@ func stored(ctx context.Context) (_ float64, err error) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	value := make([]byte, storedValue)
 	for range churn * most {
-		q := gateway.Request{Op: opSet, Key: key(rng.IntN(2 * most)), Value: value}
+		q := kv.Request{Op: kv.OpSet, Key: key(rng.IntN(2 * most)), Value: value}
 		if rng.IntN(4) == 0 {
 			q.Expiry = int64(time.Hour / time.Millisecond)
 		}

@@ -64,6 +64,9 @@ func (d *DCI) Streams() int { return len(d.streams) }
 // Position returns where the k-th request goes that is posted next. Positions only grow.
 func (d *DCI) Position(k int) uint32 { return uint32(d.tail) + uint32(k) }
 
+// idle reports whether the DCI works and serves no peer.
+func (d *DCI) idle() bool { return d.state == ready && d.peers == 0 && d.load() == 0 }
+
 // load returns the number of requests that one posted now would stand behind.
 func (d *DCI) load() int { return d.outstanding + d.pending }
 
@@ -72,6 +75,7 @@ func (d *DCI) load() int { return d.outstanding + d.pending }
 type Peer struct {
 	Owner       any // the driver's
 	dci         *DCI
+	last        *DCI // that it had before
 	stream      int
 	outstanding int
 	pending     int  // requests not yet posted
@@ -136,6 +140,9 @@ func (c *Machine) Usable() bool {
 
 // Waiting reports whether requests wait for which there is room.
 func (c *Machine) Waiting() bool {
+	if c.lined == 0 {
+		return false
+	}
 	for i := range c.DCIs {
 		if d := &c.DCIs[i]; len(d.waiting) > 0 && d.state == ready && d.room() > 0 {
 			return true
@@ -161,6 +168,7 @@ type Machine struct {
 	Stats   Stats
 
 	quota int
+	lined int   // peers that wait for room
 	lost  error // why the last DCI could not be brought back
 }
 
@@ -186,6 +194,20 @@ func (c *Machine) Place(p *Peer) bool {
 	if p.dci != nil {
 		return true
 	}
+	if d := p.last; d != nil && d.idle() && !d.streams[0].failed { // none is better
+		p.dci, p.stream = d, 0
+	} else if !c.choose(p) {
+		return false
+	}
+	p.dci.peers++
+	p.dci.streams[p.stream].peers++
+	c.Stats.Attaches++
+	p.Attaches++
+	return true
+}
+
+// choose gives a peer the best DCI and the best stream there.
+func (c *Machine) choose(p *Peer) bool {
 	var best *DCI
 	for i := range c.DCIs {
 		d := &c.DCIs[i]
@@ -203,10 +225,6 @@ func (c *Machine) Place(p *Peer) bool {
 			p.stream = s
 		}
 	}
-	best.peers++
-	best.streams[p.stream].peers++
-	c.Stats.Attaches++
-	p.Attaches++
 	return true
 }
 
@@ -225,13 +243,12 @@ func (c *Machine) better(d, than *DCI) bool {
 // leave parts a peer and its DCI.
 func (c *Machine) leave(p *Peer) {
 	d := p.dci
-	if i := slices.Index(d.waiting, p); i >= 0 {
-		d.waiting = slices.Delete(d.waiting, i, i+1)
+	if c.unline(p) {
 		d.pending -= p.pending
 	}
 	d.peers--
 	d.streams[p.stream].peers--
-	p.dci = nil
+	p.dci, p.last = nil, d
 }
 
 // move finds another place for a peer that has none of its requests any more in its
@@ -249,6 +266,22 @@ func (c *Machine) move(p *Peer) {
 func (c *Machine) line(p *Peer) {
 	p.dci.waiting = append(p.dci.waiting, p)
 	p.dci.pending += p.pending
+	c.lined++
+}
+
+// unline takes a peer out of the line for room, and reports whether it was there.
+func (c *Machine) unline(p *Peer) bool {
+	d := p.dci
+	if len(d.waiting) == 0 {
+		return false
+	}
+	i := slices.Index(d.waiting, p)
+	if i < 0 {
+		return false
+	}
+	d.waiting = slices.Delete(d.waiting, i, i+1)
+	c.lined--
+	return true
 }
 
 // Admit returns how many of n requests of a peer that has a place may be posted at
@@ -278,10 +311,7 @@ func (c *Machine) Withdraw(p *Peer, n int) {
 	p.pending -= n
 	p.dci.pending -= n
 	if p.pending == 0 {
-		d := p.dci
-		if i := slices.Index(d.waiting, p); i >= 0 {
-			d.waiting = slices.Delete(d.waiting, i, i+1)
-		}
+		c.unline(p)
 		c.Settle(p)
 	}
 }
@@ -301,6 +331,7 @@ func (c *Machine) Turn(d *DCI) (*Peer, int) {
 			n = min(n, c.quota)
 		}
 		d.waiting = slices.Delete(d.waiting, i, i+1)
+		c.lined--
 		d.pending -= p.pending
 		if p.pending -= n; p.pending > 0 {
 			c.line(p)

@@ -42,6 +42,37 @@ func TestPlaces(t *testing.T) {
 	require.NotSame(t, d, p[5].DCI(), "more requests, and works")
 }
 
+// TestPlacesAgain: a target goes back to the DCI that it had, unless others have requests there or
+// its first stream is in error.
+func TestPlacesAgain(t *testing.T) {
+	c := New(3, 2, 8, 4)
+	var p, q, r Peer
+	end := func(d *DCI, at int, failed bool) {
+		_, ok := c.Completed(uint64(d.Index)<<placeBits|uint64(at), failed)
+		require.True(t, ok)
+	}
+	posted(t, c, &p, 1)
+	posted(t, c, &q, 1)
+	first, second := p.DCI(), q.DCI()
+	require.NotSame(t, first, second)
+	end(first, 0, false)
+	require.Nil(t, p.DCI())
+	end(second, 0, false)
+	posted(t, c, &q, 1)
+	require.Same(t, second, q.DCI())
+	end(second, 1, false)
+	r.last = second
+	posted(t, c, &r, 1)
+	require.Same(t, second, r.DCI())
+	require.EqualValues(t, 4, c.Stats.Attaches)
+	posted(t, c, &q, 1)
+	require.NotSame(t, second, q.DCI(), "another target has requests there")
+	stream := r.Stream()
+	end(second, 2, true)
+	require.True(t, c.Place(&r))
+	require.False(t, r.DCI() == second && r.Stream() == stream, "it is in error")
+}
+
 // TestTurns: targets that wait for one DCI take turns of the quota. If it breaks down,
 // those that have nothing in it go elsewhere, and the others when they have not.
 func TestTurns(t *testing.T) {

@@ -354,6 +354,9 @@ func hardwareRun(seed uint64) (*world, error) {
 			return w, errors.New("a peer without requests has a DCI")
 		}
 	}
+	if v.core.lined != 0 {
+		return w, fmt.Errorf("%d peers are counted in line", v.core.lined)
+	}
 	lost := 0
 	for i := range v.core.DCIs {
 		d := &v.core.DCIs[i]

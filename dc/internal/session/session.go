@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/dc/internal/wire"
+	"github.com/goverbs/goverbs/internal/operr"
 )
 
 // Why requests that wait for a target fail.
 var (
-	ErrUnreachable = errors.New("target does not answer")
+	ErrUnreachable = operr.ErrUnreachable
 	ErrRefused     = errors.New("refused by the target")
 	ErrNoContexts  = errors.New("no initiator context works")
 )

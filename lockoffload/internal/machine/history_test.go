@@ -101,7 +101,7 @@ func (c *simClient) readOrUpdate() {
 
 func (c *simClient) read(slot int, records []int) {
 	s, call := c.s, c.s.tick()
-	m := &Reader{Acquire: Acquire{Tags: c.tags, Data: true, Reading: true}, Accesses: readsOf(records...), Protocol: Protocol(s.rng.IntN(3)), Now: s.time, InTime: simReadTime}
+	m := &Reader{Acquire: Acquire{Tags: c.tags, Data: true, Reading: true}, Accesses: readsOf(records...), Protocol: Protocol(s.rng.IntN(3)), InTime: simReadTime}
 	m.Grant.Slot = slot
 	var real Machine = m
 	if s.flaws.tornRead {

@@ -9,7 +9,11 @@
 // requests, results and the time, and returns requests to post.
 package machine
 
-import "github.com/goverbs/goverbs/lockoffload/internal/memory"
+import (
+	"time"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
+)
 
 // OpKind is what a request does.
 type OpKind uint8
@@ -60,6 +64,10 @@ type Work struct {
 	back int
 	want uint64
 	bits bool
+
+	// Took is how long the last list took, at most, from before its post until after its end. The
+	// driver sets it before it steps.
+	Took time.Duration
 
 	Wrote  bool // some list has a WRITE of a slot
 	Missed bool

@@ -44,7 +44,8 @@ func TestPiecesOfADeadWriterAreNotCompleted(t *testing.T) {
 		}
 		now := time.Unix(0, 0)
 		r := &Reader{Acquire: Acquire{Tags: &memory.Tagger{Owner: 3, Epoch: 1}, Data: true, Reading: true}, Accesses: readsOf(0)}
-		r.Now, r.InTime = func() time.Time { return now }, time.Second
+		began := now
+		r.InTime = time.Second
 		if seed%2 == 0 {
 			r.Protocol = ProtocolReadChain
 		}
@@ -64,6 +65,7 @@ func TestPiecesOfADeadWriterAreNotCompleted(t *testing.T) {
 			case ended, stalled && reading != nil:
 			case reading == nil:
 				var v Verdict
+				r.Took, began = now.Sub(began), now
 				reading, v = step(r)
 				ended, last = v == Done, v == Last
 			case b.s.execute(reading):

@@ -46,11 +46,7 @@ type Reader struct {
 	posted   bool // a READ, or a chain, is under way
 	Reads    int  // without a lock
 	Version  uint64
-	// Now is a clock, and InTime how long a READ without a lock may take by it; nil: as
-	// long as it likes. See ReadTime.
-	Now    func() time.Time
-	InTime time.Duration
-	began  time.Time
+	InTime   time.Duration // how long a READ without a lock may take; 0: as long as it likes. See ReadTime
 }
 
 // How often a READ without a lock may meet a WRITE. After that there may be one that will
@@ -78,7 +74,6 @@ func (m *Reader) Step() (Verdict, error) {
 		m.Reads++
 		m.begin()
 		m.readSlot(m.Grant.Slot)
-		m.starts()
 		m.posted = true
 		return Post, nil
 	}
@@ -91,7 +86,6 @@ func (m *Reader) chain() (Verdict, error) {
 		m.begin()
 		m.ask()
 		m.release(m.Grant, m.Tags.Owner)
-		m.starts()
 		m.posted = true
 		return Post, nil
 	}
@@ -125,15 +119,9 @@ func (m *Reader) judge() (Verdict, error) {
 	return m.Step()
 }
 
-func (m *Reader) starts() {
-	if m.Now != nil {
-		m.began = m.Now()
-	}
-}
-
 // late reports whether the READ may have seen data both from before a recovery and from
 // after it.
-func (m *Reader) late() bool { return m.Now != nil && m.Now().Sub(m.began) > m.InTime }
+func (m *Reader) late() bool { return m.InTime > 0 && m.Took > m.InTime }
 
 // ReadTime returns how long a READ without a lock may take for clients with a lease; 0:
 // they have none.

@@ -203,8 +203,10 @@ func (c *simClient) advance() {
 	switch v {
 	case Post:
 		c.waiting = true
+		began := c.s.now
 		c.post(func() {
 			c.waiting = false
+			c.m.Base().Took = time.Duration(c.s.now - began)
 			c.undone = c.undone || c.s.rng.IntN(100) == 0
 			c.advance()
 		})
@@ -355,8 +357,6 @@ func (s *sim) drain() {
 
 // simReadTime is how long a READ without a lock may take.
 const simReadTime = 1 << 18
-
-func (s *sim) time() time.Time { return time.Unix(0, s.now) }
 
 func (s *sim) tick() int64 { s.now++; return s.now }
 

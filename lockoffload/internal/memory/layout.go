@@ -8,11 +8,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/goverbs/goverbs/internal/operr"
 )
 
 var (
 	// ErrConfig says that an argument is out of range.
-	ErrConfig = errors.New("bad configuration")
+	ErrConfig = operr.ErrConfig
 	// ErrRecord says that neither copy of a record is valid.
 	ErrRecord = errors.New("record is torn or damaged")
 )

@@ -2,9 +2,10 @@ package shaper
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/operr"
 )
 
 // Policy is the way in which units are chosen within a class.
@@ -37,7 +38,7 @@ const (
 
 // Class is a traffic shaping class.
 type Class struct {
-	Name string
+	Name string // in statistics
 	// Weight is its share among classes of the same priority; 0 means 1.
 	Weight int
 	// Priority: a higher one goes first.
@@ -66,17 +67,17 @@ type Config struct {
 	// Slice is how many bytes a sub-request has, rounded down to a multiple of the MTU; 0 means
 	// 16 KiB, and a negative value that READs are not cut.
 	Slice  int
-	Units  int // slicing units; 0 means 16
-	Ord    int // request packets that a unit may have outstanding; 0 means 128
-	Device int // GETs and atomics that the device may have outstanding; 0 means no limit
-	Policy Policy
+	Units  int    // slicing units; 0 means 16
+	Ord    int    // request packets that a unit may have outstanding; 0 means 128
+	Device int    // GETs and atomics that the device may have outstanding; 0 means no limit
+	Policy Policy // among the requests of one class
 	// Overdue is the time after which a response does not count any more, if nothing of it or
 	// of its queue pair came, and as long again for each 64 KiB that are
 	// outstanding; 0 means 200 ms, a negative one never.
 	Overdue time.Duration
 	// MaxPasses is how often a flow is passed over before others wait for it; 0 means 16.
 	MaxPasses int
-	Classes   []Class
+	Classes   []Class // empty means one
 	// Tune finds the threshold: Threshold is then where it begins. The delays of all flows
 	// are taken together, so peers should be of about the same distance.
 	Tune    bool
@@ -84,7 +85,7 @@ type Config struct {
 }
 
 // ErrConfig: a value that makes no sense.
-var ErrConfig = errors.New("invalid configuration")
+var ErrConfig = operr.ErrConfig
 
 // WithDefaults returns the configuration with its zero values replaced, or an error if it is
 // invalid.

@@ -164,6 +164,14 @@ func (s *Shaper) back(i int32) {
 	s.gets--
 }
 
+// Timeless reports whether it makes no difference at what time a request packet completes: no other
+// waits for its credit, its delay is not measured, and its flow has no others that are expected
+// as long as the flow is heard.
+func (s *Shaper) Timeless(id Sub) bool {
+	i, ok := s.sub(id)
+	return ok && !s.Held() && !s.cfg.Tune && s.flows[s.cmds[s.subs[i].cmd].flow].posted == 1
+}
+
 // Completed handles the completion of a request packet that succeeded, and returns its request.
 // A second one is ignored, and ok is false.
 func (s *Shaper) Completed(id Sub, now time.Duration) (r Request, ok bool) {

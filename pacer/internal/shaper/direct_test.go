@@ -11,7 +11,8 @@ import (
 )
 
 // Whatever happens, Admit grants what Submit and Next would, and leaves what they would
-// leave: two shapers are used alike but for that.
+// leave: two shapers are used alike but for that. And one of them is not told the time of
+// completions for which that makes no difference.
 func TestAdmitIsSubmitAndNext(t *testing.T) {
 	seed := testseed.New(t)
 	direct, rounds := 0, 50
@@ -81,10 +82,10 @@ func twins(t *testing.T, rng *rand.Rand) (direct int) {
 				require.NoError(t, err)
 			case what < 15 && all:
 				for _, sub := range out {
-					s.Completed(sub, now)
+					completed(s, sub, now, i == 0)
 				}
 			case what < 15 && len(out) > 0:
-				s.Completed(out[pick%len(out)], now)
+				completed(s, out[pick%len(out)], now, i == 0)
 			case what == 15 && len(out) > 0:
 				s.Failed(out[pick%len(out)], pick%3 == 0)
 			case what == 16:
@@ -140,6 +141,39 @@ func twins(t *testing.T, rng *rand.Rand) (direct int) {
 		}
 	}
 	return direct
+}
+
+// completed tells a shaper of a completion, and of its time unless that is left out.
+func completed(s *Shaper, sub Sub, now time.Duration, leftOut bool) {
+	if leftOut && s.Timeless(sub) {
+		now = 0
+	}
+	s.Completed(sub, now)
+}
+
+// The time of a completion matters if others wait for its credit or are under way in its flow, and
+// if the threshold is found.
+func TestTimeless(t *testing.T) {
+	for _, tunes := range []bool{false, true} {
+		s, err := New(Config{Threshold: 64 << 10, Slice: -1, Tune: tunes})
+		require.NoError(t, err)
+		f, err := s.AddFlow(FlowConfig{})
+		require.NoError(t, err)
+		get := func(n int) Sub {
+			_, sub, _, err := s.Admit(f, Command{Kind: Get, Length: n}, 1)
+			require.NoError(t, err)
+			return sub
+		}
+		first := get(1000)
+		require.Equal(t, !tunes, s.Timeless(first), "alone")
+		require.False(t, s.Timeless(first+1), "of none")
+		second := get(1000)
+		require.False(t, s.Timeless(first), "another is under way")
+		s.Completed(first, 2)
+		require.Equal(t, !tunes, s.Timeless(second))
+		get(128 << 10)
+		require.False(t, s.Timeless(second), "another waits")
+	}
 }
 
 // whole is what a driver posts of a request that Admit lets go.

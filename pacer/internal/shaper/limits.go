@@ -84,9 +84,7 @@ func (s *Shaper) exceeds(wire int64, small bool) Reason {
 	if !small {
 		bulk := outstanding - smallOut
 		if bulk > 0 && outstanding+wire > t-s.cfg.Reserve || bulk == 0 && wire <= t-s.cfg.Reserve && outstanding+wire > t {
-			if s.lease < 0 || s.lease >= s.tune.threshold() { // else the lease holds, not the tuner's threshold
-				s.tune.filled = true
-			}
+			s.tune.filled = true
 			return Threshold
 		}
 		return None

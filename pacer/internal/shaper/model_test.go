@@ -353,8 +353,6 @@ func (m *model) step() {
 		require.NoError(m.t, m.s.Reconfigure(randomConfig(m.rng), m.now))
 	case p < 91:
 		m.s.Pause(!m.s.paused)
-	case p < 93:
-		m.s.Lease([]int64{-1, 0, 3000, 50000}[m.rng.IntN(4)])
 	case p < 95:
 		if len(m.flows) > 0 {
 			i := m.rng.IntN(len(m.flows))
@@ -412,7 +410,6 @@ func (m *model) step() {
 // finish lets everything end: all that is held goes, and no credit is left.
 func (m *model) finish() {
 	m.s.Pause(false)
-	m.s.Lease(-1)
 	for _, f := range m.flows {
 		if m.down[f] { // the others go on without being told anything
 			m.s.Up(f)

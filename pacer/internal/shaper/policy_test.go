@@ -469,25 +469,11 @@ func TestFailedPiecesComeFirst(t *testing.T) {
 	b.done(second)
 	_, _, _, ok = b.s.Finished()
 	require.False(t, ok)
-	b.s.Lease(0) // nothing but one at a time
+	require.NoError(t, b.s.Reconfigure(Config{MTU: kib, Slice: kib, Threshold: 1, Reserve: 1, Small: 1}, b.now)) // nothing but one at a time
 	put := b.get(0, 10, kind(Put), fenced)
 	_, ok = b.next()
 	require.False(t, ok)
 	require.Equal(t, Behind, b.explain(put))
-}
-
-func TestLease(t *testing.T) {
-	b := newBench(t, Config{MTU: kib, Slice: kib, Threshold: 100 * kib, Reserve: 1}, FlowConfig{})
-	b.get(0, 100*kib)
-	b.s.Lease(2*kib + 10)
-	n := 0
-	for _, ok := b.next(); ok; _, ok = b.next() {
-		n++
-	}
-	require.Equal(t, 2, n)
-	b.s.Lease(-1)
-	_, ok := b.next()
-	require.True(t, ok)
 }
 
 // What was not solicited for long is not solicited at once.

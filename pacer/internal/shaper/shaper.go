@@ -45,7 +45,6 @@ type Shaper struct {
 	due         int32 // the flow with GETs that others wait for
 	duePut      int32 // and the one with PUTs
 	paused      bool
-	lease       int64 // the part of the threshold that this process may use; negative: all
 	in, out     bucket
 	wake        time.Duration // when a bucket has enough, if something waits for it
 	tune        tuner
@@ -54,24 +53,24 @@ type Shaper struct {
 
 // Stats are counters and gauges.
 type Stats struct {
-	Outstanding int64  // response bytes
-	Sending     int64  // bytes of PUTs under way
-	Threshold   int64  // response bytes that may be outstanding now
-	Alive       int    // requests that are not over
-	Granted     uint64 // request packets
-	Solicited   uint64 // response bytes asked for
-	Passes      uint64 // a unit was passed over for another
-	Reissued    uint64 // pieces of READs issued again
-	Failed      uint64 // request packets that failed
-	Probes      uint64 // times that the tuner measured the delay of the idle path
-	Floods      uint64 // times that the interface could not absorb what came
-	Overdue     uint64 // request packets that came too late, or not yet: others had their credit
-	Classes     []ClassStats
+	Outstanding int64        // response bytes
+	Sending     int64        // bytes of PUTs under way
+	Threshold   int64        // response bytes that may be outstanding now
+	Alive       int          // requests that are not over
+	Granted     uint64       // request packets
+	Solicited   uint64       // response bytes asked for
+	Passes      uint64       // a unit was passed over for another
+	Reissued    uint64       // pieces of READs issued again
+	Failed      uint64       // request packets that failed
+	Probes      uint64       // times that the tuner measured the delay of the idle path
+	Floods      uint64       // times that the interface could not absorb what came
+	Overdue     uint64       // request packets that came too late, or not yet: others had their credit
+	Classes     []ClassStats // in the order of Config.Classes
 }
 
 // ClassStats are the counters and gauges of a class.
 type ClassStats struct {
-	Name        string
+	Name        string           // of the class
 	Outstanding int64            // response bytes
 	Queued      int              // requests that are not granted as a whole
 	Granted     uint64           // request packets
@@ -136,7 +135,7 @@ func New(c Config) (*Shaper, error) {
 		return nil, err
 	}
 	empty := list{none, none}
-	s := &Shaper{free: empty, finished: empty, urgent: empty, waiting: empty, freeSub: empty, due: none, duePut: none, lease: -1, firstGen: rand.Uint32()}
+	s := &Shaper{free: empty, finished: empty, urgent: empty, waiting: empty, freeSub: empty, due: none, duePut: none, firstGen: rand.Uint32()}
 	s.adopt(c)
 	s.in.tokens, s.out.tokens = float64(c.Burst), float64(c.OutBurst)
 	return s, nil
@@ -195,19 +194,11 @@ func (s *Shaper) Small() int { return s.cfg.Small }
 
 // Threshold returns how many response bytes may be outstanding now.
 func (s *Shaper) Threshold() int64 {
-	t := s.cfg.Threshold
 	if s.cfg.Tune {
-		t = s.tune.threshold()
+		return s.tune.threshold()
 	}
-	if s.lease >= 0 {
-		t = min(t, s.lease)
-	}
-	return t
+	return s.cfg.Threshold
 }
-
-// Lease bounds the threshold by the part that other processes leave of it; a negative lease
-// is no bound.
-func (s *Shaper) Lease(bytes int64) { s.lease = bytes }
 
 // Pause holds everything: the link partner asks for it by priority flow control, or
 // the program.

@@ -105,24 +105,6 @@ func TestTunerAndABusyHost(t *testing.T) {
 	}
 }
 
-// While other processes leave less of a shared threshold than the link takes, that no delay
-// shows says nothing about more: what was found before does not grow.
-func TestTunerUnderALease(t *testing.T) {
-	b := newBench(t, Config{Tune: true, Header: 66}, FlowConfig{}, FlowConfig{})
-	b.get(0, 1<<40)
-	b.get(1, 1<<40)
-	p := &pipe{rate: 1e9, base: time.Millisecond}
-	through(b, p, 300*time.Millisecond)
-	found := b.s.Threshold()
-	b.s.Lease(100 * kib)
-	through(b, p, 3*time.Second)
-	require.EqualValues(t, 100*kib, b.s.Threshold())
-	b.s.Lease(-1)
-	require.LessOrEqual(t, b.s.Threshold(), found)
-	through(b, p, b.now+300*time.Millisecond)
-	require.InEpsilon(t, found, b.s.Threshold(), 0.3)
-}
-
 // A path that became longer is seen, and filled.
 func TestTunerFollowsTheDelay(t *testing.T) {
 	b := newBench(t, Config{Tune: true, Header: 66}, FlowConfig{}, FlowConfig{})

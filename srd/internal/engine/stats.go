@@ -21,9 +21,9 @@ type PeerStats struct {
 type PathStats struct {
 	RoundTrip, MinRTT time.Duration // smoothed, and the shortest
 	Loss              float64       // share of the last packets that was lost
-	Sent              uint64
-	UnderWay          int
-	Suspect, Retired  bool // out of use, and probed: for now, or until enough probes come back
+	Sent              uint64        // packets
+	UnderWay          int           // packets
+	Suspect, Retired  bool          // out of use, and probed: for now, or until enough probes come back
 }
 
 // Peers calls f for each peer. f must not keep its argument.

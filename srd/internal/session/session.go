@@ -94,7 +94,7 @@ type Sessions struct {
 // Stats are the counters of an endpoint.
 type Stats struct {
 	Sent, Received      uint64 // packets
-	Retransmitted       uint64
+	Retransmitted       uint64 // packets
 	Timeouts, Probes    uint64
 	Responses           uint64 // that were sent alone, not with a message
 	Duplicates, Beyond  uint64 // packets that had arrived before, or found no memory and come again
@@ -103,12 +103,11 @@ type Stats struct {
 	Retired, Revived    uint64 // paths
 	Broken              uint64 // queue pairs that the device gave up, with what was in them
 
-	// Packets of unauthenticated peers or former peers: malformed ones, with wrong tokens, sources, cookies
-	// or keys, of old epochs, or with contents that no peer sends; then the replies to them,
-	// and the replies not sent since there were too many.
+	// Packets of unauthenticated peers or former peers: malformed ones, and those with wrong
+	// tokens, sources, cookies or keys.
 	Malformed, WrongToken, WrongSource, WrongCookie, WrongKey uint64
-	OldEpoch, Bogus                                           uint64
-	Resets, Challenges, Unanswered                            uint64
+	OldEpoch, Bogus                                           uint64 // of theirs: of old epochs, and with contents that no peer sends
+	Resets, Challenges, Unanswered                            uint64 // replies to them, and replies not sent since there were too many
 }
 
 // Init prepares the sessions of a machine. cfg has its defaults.

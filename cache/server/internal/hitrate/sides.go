@@ -11,6 +11,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/snapshot"
 	"github.com/goverbs/goverbs/cache/internal/store"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // value is what all values are a part of.
@@ -43,14 +44,14 @@ func newStore(memory int) (*local, error) {
 func (l *local) get(records []record, found []bool) error {
 	l.now++
 	for i, r := range records {
-		found[i] = l.Do(l.now, &wire.Request{Op: wire.OpGet, Key: key(r)}).Status == wire.OK
+		found[i] = l.Do(l.now, &wire.Request{Request: kv.Request{Op: kv.OpGet, Key: key(r)}}).Status == kv.OK
 	}
 	return nil
 }
 
 func (l *local) set(records []record) error {
 	for _, r := range records {
-		if a := l.Do(l.now, &wire.Request{Op: wire.OpSet, Key: key(r), Value: value[:r.size]}); a.Status != wire.OK {
+		if a := l.Do(l.now, &wire.Request{Request: kv.Request{Op: kv.OpSet, Key: key(r), Value: value[:r.size]}}); a.Status != kv.OK {
 			return fmt.Errorf("set of %d bytes: status %d", r.size, a.Status)
 		}
 	}

@@ -1,0 +1,13 @@
+package lockoffloadprom
+
+import (
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/prom/promtest"
+)
+
+func TestMetrics(t *testing.T) {
+	promtest.Fields(t, metrics)
+	promtest.Fields(t, serverMetrics)
+	promtest.Fields(t, agentMetrics)
+}

@@ -1,0 +1,11 @@
+package srdprom
+
+import (
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/prom/promtest"
+)
+
+func TestMetrics(t *testing.T) {
+	promtest.Fields(t, metrics)
+}

@@ -1,0 +1,22 @@
+package driver
+
+import (
+	"time"
+
+	"github.com/goverbs/goverbs/internal/hook"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+var (
+	clock = hook.Clock.(func(c *verbs.Call, on, bound bool))
+	times = hook.Times.(func(*verbs.Call) (posted, over time.Duration))
+)
+
+// Clock says whether a call notes when its next lists are posted and over, for [Times]. The clock is
+// read in the crossing into C that posts and polls, which takes a fraction of a crossing of its own,
+// and less with bound: then the first time may be that of an earlier reading.
+func Clock(c *verbs.Call, on, bound bool) { clock(c, on, bound) }
+
+// Times returns the times of the last list of a call by the clock of package boottime: one
+// before it was posted, and one after its end, or 0 if the post did not find that at once.
+func Times(c *verbs.Call) (posted, over time.Duration) { return times(c) }

@@ -1,0 +1,113 @@
+package verbs
+
+import "github.com/goverbs/goverbs/cgo"
+
+// send posts the batch, which has the list of a slot. over reports that the list has ended.
+// posting must be held.
+func (r *Requester) send(s *slot, n int, spins uint32) (over bool, err error) {
+	if s.call != nil {
+		s.call.r = r
+		s.call.flying.Store(true)
+	}
+	if r.router.try() {
+		if !r.holding.Load() {
+			return r.sendAndPoll(s, n, spins)
+		}
+		r.router.pollLock.Release()
+	}
+	r.sending.Lock()
+	if c := s.call; c != nil && c.timed {
+		c.times.Posted = cgo.Boottime()
+	}
+	r.publish(s)
+	posted, err := r.batch.Post()
+	failed := posted == 0 && err != nil // nothing is under way
+	if failed {
+		s.flying.Store(false)
+		r.credits.Add(s.size)
+	}
+	r.sending.Unlock()
+	return false, r.sent(s, n, posted, err)
+}
+
+// hold keeps lists from being posted until unhold is called.
+func (r *Requester) hold() {
+	r.sending.Lock()
+	r.holding.Store(true)
+	r.router.hold() // the goroutine that had the poll lock may have been posting
+	r.router.pollLock.Release()
+}
+
+func (r *Requester) unhold() {
+	r.holding.Store(false)
+	r.sending.Unlock()
+}
+
+// sendAndPoll is send with the poll lock, which it releases.
+func (r *Requester) sendAndPoll(s *slot, n int, spins uint32) (over bool, err error) {
+	rt := r.router
+	var times *cgo.Times
+	if c := s.call; c != nil && c.timed {
+		times = &c.times
+	}
+	r.current = s
+	posted, got, err := r.batch.postPoll(rt, rt.cq, rt.wcs[:], spins, times)
+	if posted == 0 && err != nil {
+		r.current = nil
+	}
+	over = r.handOut(got)
+	return over, r.sent(s, n, posted, err)
+}
+
+// handOut delivers the first n completions of the router's, and releases the poll lock. over
+// reports that the current list is over.
+func (r *Requester) handOut(n int) (over bool) {
+	defer r.router.pollLock.Release()
+	defer func() { // also if another request's function panics
+		if s := r.current; s != nil {
+			r.current = nil
+			r.publish(s)
+		}
+	}()
+	r.router.deliver(r.router.wcs[:n])
+	return r.current == nil
+}
+
+// publish puts a slot in flight.
+func (r *Requester) publish(s *slot) {
+	if c := s.call; c != nil {
+		c.times.Over = 0
+	}
+	select {
+	case <-s.token: // left over
+	default:
+	}
+	s.flying.Store(true)
+	r.credits.Add(-s.size)
+}
+
+// sent follows a post of n requests, of which some were taken. It returns an error if none is under
+// way; then the slot is free.
+func (r *Requester) sent(s *slot, n, posted int, err error) error {
+	switch {
+	case posted == 0 && err != nil:
+		if c := s.call; c != nil {
+			s.call = nil
+			c.flying.Store(false)
+		}
+		r.release(s.place)
+		return err
+	case err == nil:
+		if life, cause := r.qp.ended(); cause != nil { // this may have been posted after the flush
+			go r.flushBeside(life, cause)
+		}
+		return nil
+	case posted < n:
+		// What was posted gets no completion of its own. It is known to be over
+		// when all of the queue is.
+		r.takeDown(err)
+		return nil
+	}
+	r.router.broken(err)
+	return nil
+}
