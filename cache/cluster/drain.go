@@ -17,6 +17,9 @@ var ErrLast = errors.New("no other member takes the shards")
 // an error if ctx has ended before, or [ErrLast] if there is no other member.
 func (m *Member) Drain(ctx context.Context) error {
 	for {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("cluster: drain: %w", err)
+		}
 		m.mu.Lock()
 		var next *place.Placement
 		var err error
@@ -54,7 +57,7 @@ func (m *Member) Drain(ctx context.Context) error {
 		case <-m.done:
 			return nil
 		case <-ctx.Done():
-			return ctx.Err()
+			return fmt.Errorf("cluster: drain: %w", ctx.Err())
 		}
 	}
 }

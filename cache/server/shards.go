@@ -111,6 +111,9 @@ func (s *Server) DropShard(shard int) {
 // time it has left. If all free memory is in quarantine Import waits for two leases at most, and then leaves the record
 // out, as it does with one that has expired or is too large.
 func (s *Server) Import(ctx context.Context, it *snapshot.Item, passed time.Duration) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("cache: import: %w", err)
+	}
 	end := time.Now().Add(2 * s.cfg.Lease)
 	for {
 		s.mu.Lock()
@@ -130,7 +133,7 @@ func (s *Server) Import(ctx context.Context, it *snapshot.Item, passed time.Dura
 		select {
 		case <-time.After(time.Millisecond):
 		case <-ctx.Done():
-			return ctx.Err()
+			return fmt.Errorf("cache: import: %w", ctx.Err())
 		}
 	}
 }
