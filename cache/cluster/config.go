@@ -35,7 +35,7 @@ type Config struct {
 	// Client is how this member connects to others, to copy their records. It has the Key of
 	// the servers.
 	Client cache.Config
-	// Logger is told of moves, of other members, and of trouble with etcd; nil means none.
+	// Logger is told of moves, of other members, and of trouble with etcd; nil: silent.
 	Logger *slog.Logger
 }
 

@@ -253,7 +253,7 @@ func (m *Member) observe(v *view, sent time.Duration) error {
 				m.server.SetShard(i, server.ShardHeld)
 			}
 		}
-		m.server.SetPlacement(m.message())
+		m.server.SetPlacement(m.message(), p.Epoch, m.own.Number())
 	}
 	for _, i := range lost {
 		m.lose(i)
@@ -277,9 +277,10 @@ func (m *Member) taken(v *view) error {
 }
 
 // message returns what clients are told. mu must be held.
-func (m *Member) message() *place.Message {
+func (m *Member) message() []byte {
 	p := m.own.Placement()
-	return &place.Message{Placement: *p, Server: m.own.Number(), Version: m.own.Version(), Readable: make([]bool, len(p.Shards))}
+	told := place.Message{Placement: *p, Server: m.own.Number(), Version: m.own.Version(), Readable: make([]bool, len(p.Shards))}
+	return told.Append(nil)
 }
 
 // lose removes what is left of a shard that another member owns. mu must be held.

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cache"
-	"github.com/goverbs/goverbs/cache/internal/snapshot"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/cache/kv"
+	"github.com/goverbs/goverbs/cache/server"
 )
 
 // shardCopy is a copy of the records of another server's shard, in memory that no client READs.
 type shardCopy struct {
-	records map[string]*snapshot.Item
+	records map[string]*server.Record
 	listed  time.Time // before their owner read what time they had left
 }
 
@@ -141,8 +141,8 @@ func (m *Member) await(ctx context.Context, condition func() bool) error {
 const batch = 32
 
 // copy copies the records of a shard, without reading again those that have not changed since a copy before.
-func (m *Member) copy(ctx context.Context, c *cache.Client, shard int, before map[string]*snapshot.Item) (*shardCopy, error) {
-	all := &shardCopy{records: make(map[string]*snapshot.Item), listed: time.Now()}
+func (m *Member) copy(ctx context.Context, c *cache.Client, shard int, before map[string]*server.Record) (*shardCopy, error) {
+	all := &shardCopy{records: make(map[string]*server.Record), listed: time.Now()}
 	var missing [][]byte
 	for cursor := uint64(0); ; {
 		a, err := c.Do(ctx, &kv.Request{Op: wire.OpList, Delta: uint64(shard), Initial: cursor})
@@ -159,7 +159,7 @@ func (m *Member) copy(ctx context.Context, c *cache.Client, shard int, before ma
 			if l, rest, err = wire.ReadListed(rest); err != nil {
 				return nil, err
 			}
-			it := &snapshot.Item{Key: l.Key, Attrs: l.Attrs, Fetched: l.Fetched, CAS: l.CAS, Left: l.Left}
+			it := &server.Record{Key: l.Key, Attrs: l.Attrs, Fetched: l.Fetched, CAS: l.CAS, Left: l.Left}
 			if b := before[string(l.Key)]; b != nil && b.CAS == l.CAS {
 				it.Value, it.Flags = b.Value, b.Flags
 			} else {

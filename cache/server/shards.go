@@ -51,19 +51,20 @@ func (s *Server) JoinCluster() error {
 	return nil
 }
 
-// SetPlacement sends a placement to all clients, and to those to come before anything else.
-func (s *Server) SetPlacement(m *place.Message) {
+// SetPlacement sends a message of package place, with the placement of an epoch, to all clients, and to those to come
+// before anything else. The server has a number in it; 0: it is no member.
+func (s *Server) SetPlacement(message []byte, epoch uint32, number uint8) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return
 	}
 	h := s.shards
-	if !h.joined && m.Server != 0 {
+	if !h.joined && number != 0 {
 		h.joined = true
-		s.store.Join(m.Server)
+		s.store.Join(number)
 	}
-	h.placement, h.epoch, h.version = m.Append(nil), m.Epoch, h.version+1
+	h.placement, h.epoch, h.version = message, epoch, h.version+1
 	for _, c := range s.clients {
 		s.wake(c)
 	}
@@ -107,13 +108,24 @@ func (s *Server) DropShard(shard int) {
 	}
 }
 
+// Record is a record that another server had. Left is in ms; 0: it does not expire.
+type Record struct {
+	Key, Value []byte
+	Flags      uint32
+	Attrs      uint16
+	Fetched    bool
+	CAS        uint64
+	Left       uint64
+}
+
 // Import adds a record of a shard that is held, passed after its owner has read what
 // time it has left. If all free memory is in quarantine Import waits for two leases at most, and then leaves the record
 // out, as it does with one that has expired or is too large.
-func (s *Server) Import(ctx context.Context, it *snapshot.Item, passed time.Duration) error {
+func (s *Server) Import(ctx context.Context, r *Record, passed time.Duration) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("cache: import: %w", err)
 	}
+	it := snapshot.Item(*r)
 	end := time.Now().Add(2 * s.cfg.Lease)
 	for {
 		s.mu.Lock()
@@ -121,7 +133,7 @@ func (s *Server) Import(ctx context.Context, it *snapshot.Item, passed time.Dura
 			s.mu.Unlock()
 			return fmt.Errorf("cache: import: %w", ErrClosed)
 		}
-		status := s.store.Restore(s.now(), it, uint64((passed+time.Millisecond-1)/time.Millisecond))
+		status := s.store.Restore(s.now(), &it, uint64((passed+time.Millisecond-1)/time.Millisecond))
 		wait := status == kv.NoMemory && s.store.Stats().Arena.Quarantine > 0
 		if s.announce(); wait {
 			s.askAll()
