@@ -20,8 +20,10 @@ require (
 	github.com/u-root/u-root v0.16.0
 	github.com/ulikunitz/xz v0.5.17
 	github.com/zeebo/xxh3 v1.1.0
-	golang.org/x/net v0.59.0
-	golang.org/x/sync v0.23.0
+	go.etcd.io/etcd/client/v3 v3.7.3
+	go.uber.org/zap v1.27.1
+	golang.org/x/net v0.61.0
+	golang.org/x/sync v0.24.0
 	golang.org/x/sys v0.49.0
 	golang.org/x/term v0.47.0
 	golang.org/x/tools v0.51.0
@@ -32,8 +34,11 @@ require (
 	github.com/beorn7/perks v1.0.1 // indirect; for prometheus
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect; for prometheus
 	github.com/cloudflare/circl v1.6.3 // indirect; for ProtonMail/go-crypto
+	github.com/coreos/go-semver v0.3.1 // indirect; for etcd
 	github.com/dustin/go-humanize v1.0.1 // indirect; for u-root
+	github.com/golang/protobuf v1.5.4 // indirect; for etcd
 	github.com/google/go-cmp v0.7.0 // indirect; for mdlayher/netlink
+	github.com/grpc-ecosystem/grpc-gateway/v2 v2.29.0 // indirect; for etcd
 	github.com/josharian/native v1.1.0 // indirect; for florianl/go-tc
 	github.com/klauspost/cpuid/v2 v2.4.0 // indirect; for zeebo/xxh3
 	github.com/mdlayher/socket v0.6.0 // indirect; for mdlayher/netlink
@@ -45,11 +50,18 @@ require (
 	github.com/u-root/uio v0.0.0-20240224005618-d2acac8f3701 // indirect; for u-root
 	github.com/vishvananda/netlink v1.3.1 // indirect; for Mellanox/rdmamap
 	github.com/vishvananda/netns v0.0.5 // indirect; for Mellanox/rdmamap
+	go.etcd.io/etcd/api/v3 v3.7.3 // indirect; for etcd
+	go.etcd.io/etcd/client/pkg/v3 v3.7.3 // indirect; for etcd
+	go.uber.org/multierr v1.11.0 // indirect; for zap
 	go.yaml.in/yaml/v3 v3.0.5 // indirect; for testify
-	golang.org/x/crypto v0.57.0 // indirect; for ProtonMail/go-crypto
+	golang.org/x/crypto v0.58.0 // indirect; for ProtonMail/go-crypto
 	golang.org/x/exp v0.0.0-20260824195058-e88cd73687aa // indirect; for tests of florianl/go-tc
 	golang.org/x/exp/typeparams v0.0.0-20231108232855-2478ac86f678 // indirect; for staticcheck
 	golang.org/x/mod v0.41.0 // indirect; for x/tools
+	golang.org/x/text v0.43.0 // indirect; for etcd
+	google.golang.org/genproto/googleapis/api v0.0.0-20260803160001-6ac0973c030d // indirect; for etcd
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260803160001-6ac0973c030d // indirect; for etcd
+	google.golang.org/grpc v1.83.2 // indirect; for etcd
 	google.golang.org/protobuf v1.36.12 // indirect; for prometheus
 	honnef.co/go/tools v0.8.2 // indirect; for the tool staticcheck
 )

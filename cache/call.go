@@ -168,7 +168,7 @@ func checkRequest(q *wire.Request) error {
 	if len(q.Value) > wire.MaxValue {
 		return ErrTooLarge
 	}
-	if q.Op == kv.OpFlush {
+	if q.Op == kv.OpFlush || q.Op == wire.OpList {
 		return nil
 	}
 	return checkKey(q.Key)

@@ -15,6 +15,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/latency"
 	"github.com/goverbs/goverbs/cache/internal/mirror"
+	"github.com/goverbs/goverbs/cache/internal/place"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/dc"
 	"github.com/goverbs/goverbs/internal/backoff"
@@ -117,7 +118,8 @@ type Client struct {
 	address string
 	id      [16]byte // random
 	cfg     Config
-	ctx     context.Context // ends with Close
+	placed  func(*place.Message) // is called with each placement of the server; nil: of a client of one server
+	ctx     context.Context      // ends with Close
 	stop    context.CancelFunc
 	keeping chan struct{} // closed when keep returns
 

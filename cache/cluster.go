@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/rendezvous"
@@ -53,16 +54,24 @@ type ClusterConfig struct {
 // only keys of servers that come or go move. Servers know nothing of each other. While a
 // key's server is down, no other takes its place: there are no replicas.
 //
+// If the servers are members of a cluster with a placement (package cluster), they say which of them has
+// which keys, and which servers there are. The addresses are then only where to begin, and the client
+// follows each change: an operation whose key moves is sent again, to the next server. While a server is down
+// its keys are unavailable.
+//
 // The operations are those of [Client], and so are their guarantees, for clients with the
 // same list. An operation on a key of a server without a connection does not wait: its
 // error matches [ErrUnavailable], and the keys of other servers are served meanwhile. An
 // operation under way when a server's host falls silent ends when the connection ends, or
 // with its context.
 type Cluster struct {
-	list    *rendezvous.List
-	servers []*Client
-	miss    bool
-	parts   sync.Pool // of *part
+	cfg    ClusterConfig
+	routes atomic.Pointer[routes]
+	parts  sync.Pool // of *part
+
+	mu     sync.Mutex // of what follows
+	closed bool
+	left   sync.WaitGroup // clients of servers that are no members any more, until they are closed
 }
 
 var (
@@ -86,36 +95,44 @@ func DialCluster(ctx context.Context, addresses []string, cfg ClusterConfig) (*C
 	if cfg.FailFast = true; cfg.GatherTimeout == 0 {
 		cfg.GatherTimeout = time.Second
 	}
-	c := &Cluster{list: list, miss: cfg.MissWhenDown}
+	c := &Cluster{cfg: cfg}
+	r := &routes{list: list, next: make(chan struct{})}
 	for _, address := range addresses {
 		one, err := newClient(address, cfg.Config)
 		if err != nil {
-			return nil, errors.Join(err, c.Close())
+			return nil, err
 		}
-		c.servers = append(c.servers, one)
+		one.placed = c.placed
+		r.clients = append(r.clients, one)
+	}
+	c.routes.Store(r)
+	for _, one := range r.clients {
 		go one.keep(nil)
 	}
-	if err := c.gather(ctx, cfg.GatherTimeout); err != nil {
+	for before := (*routes)(nil); r != before; r = c.routes.Load() {
+		before, err = r, r.gather(ctx, cfg.GatherTimeout)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cache: dial cluster: %w", err), c.Close())
 	}
 	return c, nil
 }
 
 // gather waits until each server was tried, or for some time if one is connected.
-func (c *Cluster) gather(ctx context.Context, timeout time.Duration) error {
+func (r *routes) gather(ctx context.Context, timeout time.Duration) error {
 	type attempt struct {
 		server *Client
 		err    error
 	}
 	tries, cancel := context.WithCancel(ctx)
 	defer cancel()
-	tried := make(chan attempt, len(c.servers))
-	for _, one := range c.servers {
+	tried := make(chan attempt, len(r.clients))
+	for _, one := range r.clients {
 		go func() { tried <- attempt{one, one.tried(tries)} }()
 	}
 	var late <-chan time.Time
 	var failures []error
-	for range c.servers {
+	for range r.clients {
 		select {
 		case a := <-tried:
 			if a.err != nil {
@@ -155,19 +172,24 @@ func (c *Client) tried(ctx context.Context) error {
 
 // Close closes the clients of all servers. Closing twice is not an error.
 func (c *Cluster) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	clients := c.routes.Load().clients
 	var errs []error
-	for _, one := range c.servers {
+	for _, one := range clients {
 		one.stop() // all at once
 	}
-	for _, one := range c.servers {
+	for _, one := range clients {
 		errs = append(errs, one.Close())
 	}
+	c.left.Wait()
 	return errors.Join(errs...)
 }
 
 // Server returns the client of a key's server. It belongs to the cluster, and closes with
-// it.
-func (c *Cluster) Server(key []byte) *Client { return c.servers[c.list.Of(key)] }
+// it, or when the server is no member any more.
+func (c *Cluster) Server(key []byte) *Client { return c.routes.Load().server(key) }
 
 // ServerStats are the counters of one server of a cluster.
 type ServerStats struct {
@@ -177,10 +199,11 @@ type ServerStats struct {
 	Stats
 }
 
-// Stats returns what the clients of the servers did, in the order of the addresses.
+// Stats returns what the clients of the servers did, in the order of the addresses, or of the members.
 func (c *Cluster) Stats() []ServerStats {
-	out := make([]ServerStats, len(c.servers))
-	for i, one := range c.servers {
+	clients := c.routes.Load().clients
+	out := make([]ServerStats, len(clients))
+	for i, one := range clients {
 		out[i] = ServerStats{Address: one.address, Stats: one.Stats()}
 		if !out[i].Connected {
 			_, out[i].Err = one.session(one.ctx)
@@ -190,10 +213,10 @@ func (c *Cluster) Stats() []ServerStats {
 }
 
 // each calls do for all servers at once, and joins the errors.
-func (c *Cluster) each(do func(*Client) error) error {
-	errs := make([]error, len(c.servers))
+func (r *routes) each(do func(*Client) error) error {
+	errs := make([]error, len(r.clients))
 	var all sync.WaitGroup
-	for i, one := range c.servers {
+	for i, one := range r.clients {
 		all.Go(func() {
 			if err := do(one); err != nil {
 				errs[i] = fmt.Errorf("%s: %w", one.address, err)
@@ -206,7 +229,7 @@ func (c *Cluster) each(do func(*Client) error) error {
 
 // missed returns the error of a read: with MissWhenDown a server that is down is a miss.
 func (c *Cluster) missed(err error) error {
-	if err != nil && c.miss && errors.Is(err, ErrUnavailable) {
+	if err != nil && c.cfg.MissWhenDown && errors.Is(err, ErrUnavailable) {
 		return fmt.Errorf("%w: %w", ErrNotFound, err)
 	}
 	return err

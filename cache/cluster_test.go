@@ -81,9 +81,9 @@ func TestFailFast(t *testing.T) {
 func TestMissWhenDown(t *testing.T) {
 	down := errors.Join(ErrUnavailable, errNoReply)
 	require.NotErrorIs(t, (&Cluster{}).missed(down), ErrNotFound)
-	err := (&Cluster{miss: true}).missed(down)
+	err := (&Cluster{cfg: ClusterConfig{MissWhenDown: true}}).missed(down)
 	require.ErrorIs(t, err, ErrNotFound)
 	require.ErrorIs(t, err, ErrUnavailable)
-	require.NotErrorIs(t, (&Cluster{miss: true}).missed(ErrClosed), ErrNotFound)
-	require.NoError(t, (&Cluster{miss: true}).missed(nil))
+	require.NotErrorIs(t, (&Cluster{cfg: ClusterConfig{MissWhenDown: true}}).missed(ErrClosed), ErrNotFound)
+	require.NoError(t, (&Cluster{cfg: ClusterConfig{MissWhenDown: true}}).missed(nil))
 }

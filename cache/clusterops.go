@@ -9,14 +9,35 @@ import (
 
 // Get returns the record of a key: see [Client.Get].
 func (c *Cluster) Get(ctx context.Context, key []byte) (Item, error) {
-	it, err := c.Server(key).Get(ctx, key)
-	return it, c.missed(err)
+	for n := 0; ; n++ {
+		r := c.routes.Load()
+		it, err := r.server(key).Get(ctx, key)
+		if !c.again(ctx, r, n, err) {
+			return it, c.missed(err)
+		}
+	}
 }
 
 // GetInto is Get into the caller's memory: see [Client.GetInto].
 func (c *Cluster) GetInto(ctx context.Context, key, dst []byte) (Item, error) {
-	it, err := c.Server(key).GetInto(ctx, key, dst)
-	return it, c.missed(err)
+	for n := 0; ; n++ {
+		r := c.routes.Load()
+		it, err := r.server(key).GetInto(ctx, key, dst)
+		if !c.again(ctx, r, n, err) {
+			return it, c.missed(err)
+		}
+	}
+}
+
+// at calls do with the client of a key's server, until that has the key.
+func (c *Cluster) at(ctx context.Context, key []byte, do func(*Client) error) error {
+	for n := 0; ; n++ {
+		r := c.routes.Load()
+		err := do(r.server(key))
+		if !c.again(ctx, r, n, err) {
+			return err
+		}
+	}
 }
 
 // part is one server's share of many keys.
@@ -29,10 +50,10 @@ type part struct {
 }
 
 // scatter assigns each of n keys to its server. Its parts go back with merge.
-func (c *Cluster) scatter(n int, key func(int) []byte, add func(*part, int)) []*part {
-	parts := make([]*part, len(c.servers))
+func (c *Cluster) scatter(r *routes, n int, key func(int) []byte, add func(*part, int)) []*part {
+	parts := make([]*part, len(r.clients))
 	for i := range n {
-		p := &parts[c.list.Of(key(i))]
+		p := &parts[r.of(key(i))]
 		if *p == nil {
 			if *p, _ = c.parts.Get().(*part); *p == nil {
 				*p = &part{}
@@ -46,7 +67,7 @@ func (c *Cluster) scatter(n int, key func(int) []byte, add func(*part, int)) []*
 
 // eachPart calls do for each server's part, all at once: no part waits for another server before
 // it has posted, or holds anything of one server while it waits for another.
-func (c *Cluster) eachPart(parts []*part, do func(*Client, *part)) {
+func (r *routes) eachPart(parts []*part, do func(*Client, *part)) {
 	var others sync.WaitGroup
 	own := -1 // that this goroutine does
 	for i, p := range parts {
@@ -55,12 +76,12 @@ func (c *Cluster) eachPart(parts []*part, do func(*Client, *part)) {
 		}
 		if own >= 0 {
 			before := own
-			others.Go(func() { do(c.servers[before], parts[before]) })
+			others.Go(func() { do(r.clients[before], parts[before]) })
 		}
 		own = i
 	}
 	if own >= 0 {
-		do(c.servers[own], parts[own])
+		do(r.clients[own], parts[own])
 	}
 	others.Wait()
 }
@@ -87,86 +108,149 @@ func (c *Cluster) merge(parts []*part, take func(*part, int, int)) {
 // at once.
 func (c *Cluster) GetMulti(ctx context.Context, keys [][]byte, into []Result) []Result {
 	into = slices.Grow(into[:0], len(keys))[:len(keys)]
-	parts := c.scatter(len(keys), func(i int) []byte { return keys[i] }, func(p *part, i int) {
+	r := c.routes.Load()
+	c.getMulti(ctx, r, keys, into)
+	for n := 0; ; n++ {
+		var left [][]byte
+		var at []int
+		for i := range into {
+			if err := into[i].Err; err != nil && c.repeats(r, err) {
+				left, at = append(left, keys[i]), append(at, i)
+			}
+		}
+		if len(at) == 0 || !c.again(ctx, r, n, into[at[0]].Err) {
+			break
+		}
+		r = c.routes.Load()
+		results := make([]Result, len(left))
+		c.getMulti(ctx, r, left, results)
+		for i, to := range at {
+			into[to] = results[i]
+		}
+	}
+	for i := range into {
+		into[i].Err = c.missed(into[i].Err)
+	}
+	return into
+}
+
+func (c *Cluster) getMulti(ctx context.Context, r *routes, keys [][]byte, into []Result) {
+	parts := c.scatter(r, len(keys), func(i int) []byte { return keys[i] }, func(p *part, i int) {
 		p.keys, p.results = append(p.keys, keys[i]), append(p.results, into[i])
 	})
-	c.eachPart(parts, func(one *Client, p *part) { p.results = one.GetMulti(ctx, p.keys, p.results) })
-	c.merge(parts, func(p *part, i, at int) {
-		into[at] = p.results[i]
-		into[at].Err = c.missed(into[at].Err)
-	})
-	return into
+	r.eachPart(parts, func(one *Client, p *part) { p.results = one.GetMulti(ctx, p.keys, p.results) })
+	c.merge(parts, func(p *part, i, at int) { into[at] = p.results[i] })
 }
 
 // Set stores a record: see [Client.Set].
 func (c *Cluster) Set(ctx context.Context, key []byte, it Item, ttl time.Duration) error {
-	return c.Server(key).Set(ctx, key, it, ttl)
+	return c.at(ctx, key, func(one *Client) error { return one.Set(ctx, key, it, ttl) })
 }
 
 // SetMulti stores many records: see [Client.SetMulti]. It sends to all servers at once.
 func (c *Cluster) SetMulti(ctx context.Context, puts []Entry, into []error) []error {
 	into = slices.Grow(into[:0], len(puts))[:len(puts)]
-	parts := c.scatter(len(puts), func(i int) []byte { return puts[i].Key }, func(p *part, i int) {
+	r := c.routes.Load()
+	c.setMulti(ctx, r, puts, into)
+	for n := 0; ; n++ {
+		var left []Entry
+		var at []int
+		for i := range into {
+			if into[i] != nil && c.repeats(r, into[i]) {
+				left, at = append(left, puts[i]), append(at, i)
+			}
+		}
+		if len(at) == 0 || !c.again(ctx, r, n, into[at[0]]) {
+			return into
+		}
+		r = c.routes.Load()
+		errs := make([]error, len(left))
+		c.setMulti(ctx, r, left, errs)
+		for i, to := range at {
+			into[to] = errs[i]
+		}
+	}
+}
+
+func (c *Cluster) setMulti(ctx context.Context, r *routes, puts []Entry, into []error) {
+	parts := c.scatter(r, len(puts), func(i int) []byte { return puts[i].Key }, func(p *part, i int) {
 		p.puts = append(p.puts, puts[i])
 	})
-	c.eachPart(parts, func(one *Client, p *part) { p.errs = one.SetMulti(ctx, p.puts, p.errs) })
+	r.eachPart(parts, func(one *Client, p *part) { p.errs = one.SetMulti(ctx, p.puts, p.errs) })
 	c.merge(parts, func(p *part, i, at int) { into[at] = p.errs[i] })
-	return into
 }
 
 // Add stores a record if there is none of the key: see [Client.Add].
 func (c *Cluster) Add(ctx context.Context, key []byte, it Item, ttl time.Duration) error {
-	return c.Server(key).Add(ctx, key, it, ttl)
+	return c.at(ctx, key, func(one *Client) error { return one.Add(ctx, key, it, ttl) })
 }
 
 // Replace stores a record if there is one of the key: see [Client.Replace].
 func (c *Cluster) Replace(ctx context.Context, key []byte, it Item, ttl time.Duration) error {
-	return c.Server(key).Replace(ctx, key, it, ttl)
+	return c.at(ctx, key, func(one *Client) error { return one.Replace(ctx, key, it, ttl) })
 }
 
 // CompareAndSwap stores a record in place of one that was read: see
 // [Client.CompareAndSwap].
 func (c *Cluster) CompareAndSwap(ctx context.Context, key []byte, it Item, ttl time.Duration) error {
-	return c.Server(key).CompareAndSwap(ctx, key, it, ttl)
+	return c.at(ctx, key, func(one *Client) error { return one.CompareAndSwap(ctx, key, it, ttl) })
 }
 
 // Append adds bytes to the end of a value: see [Client.Append].
 func (c *Cluster) Append(ctx context.Context, key, value []byte) error {
-	return c.Server(key).Append(ctx, key, value)
+	return c.at(ctx, key, func(one *Client) error { return one.Append(ctx, key, value) })
 }
 
 // Prepend adds bytes to the beginning of a value: see [Client.Prepend].
 func (c *Cluster) Prepend(ctx context.Context, key, value []byte) error {
-	return c.Server(key).Prepend(ctx, key, value)
+	return c.at(ctx, key, func(one *Client) error { return one.Prepend(ctx, key, value) })
 }
 
 // Delete removes a record: see [Client.Delete].
 func (c *Cluster) Delete(ctx context.Context, key []byte) error {
-	return c.Server(key).Delete(ctx, key)
+	return c.at(ctx, key, func(one *Client) error { return one.Delete(ctx, key) })
 }
 
 // Increment adds to a number: see [Client.Increment].
-func (c *Cluster) Increment(ctx context.Context, key []byte, delta uint64) (uint64, error) {
-	return c.Server(key).Increment(ctx, key, delta)
+func (c *Cluster) Increment(ctx context.Context, key []byte, delta uint64) (v uint64, err error) {
+	err = c.at(ctx, key, func(one *Client) (err error) {
+		v, err = one.Increment(ctx, key, delta)
+		return err
+	})
+	return v, err
 }
 
 // Decrement subtracts from a number: see [Client.Decrement].
-func (c *Cluster) Decrement(ctx context.Context, key []byte, delta uint64) (uint64, error) {
-	return c.Server(key).Decrement(ctx, key, delta)
+func (c *Cluster) Decrement(ctx context.Context, key []byte, delta uint64) (v uint64, err error) {
+	err = c.at(ctx, key, func(one *Client) (err error) {
+		v, err = one.Decrement(ctx, key, delta)
+		return err
+	})
+	return v, err
 }
 
 // Touch makes a record expire after ttl: see [Client.Touch].
 func (c *Cluster) Touch(ctx context.Context, key []byte, ttl time.Duration) error {
-	return c.Server(key).Touch(ctx, key, ttl)
+	return c.at(ctx, key, func(one *Client) error { return one.Touch(ctx, key, ttl) })
 }
 
 // TTL returns the time until a record expires: see [Client.TTL].
-func (c *Cluster) TTL(ctx context.Context, key []byte) (time.Duration, error) {
-	return c.Server(key).TTL(ctx, key)
+func (c *Cluster) TTL(ctx context.Context, key []byte) (v time.Duration, err error) {
+	err = c.at(ctx, key, func(one *Client) (err error) {
+		v, err = one.TTL(ctx, key)
+		return err
+	})
+	return v, err
 }
 
 // FlushAll removes all records of all servers. The error joins the errors of the servers
 // that did not, or may not have done so.
 func (c *Cluster) FlushAll(ctx context.Context) error {
-	return c.each(func(one *Client) error { return one.FlushAll(ctx) })
+	for n := 0; ; n++ {
+		r := c.routes.Load()
+		err := r.each(func(one *Client) error { return one.flush(ctx, r.epoch) })
+		if !c.again(ctx, r, n, err) {
+			return err
+		}
+	}
 }

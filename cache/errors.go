@@ -40,6 +40,9 @@ var (
 	ErrShort = errors.New("value longer than the buffer")
 	// ErrPacer: the pacer in the configuration was closed, or belongs to another device.
 	ErrPacer = errors.New("pacer")
+	// ErrMoved: another server of the cluster has the key, or will have it soon. Nothing was changed. A
+	// [Cluster] asks that one.
+	ErrMoved = errors.New("another server of the cluster has the key")
 	// ErrClosed: the client was closed.
 	ErrClosed = verbs.ErrClosed
 )
@@ -83,6 +86,8 @@ func outcome(s kv.Status) error {
 		return ErrTooLarge
 	case kv.NoMemory:
 		return ErrNoMemory
+	case wire.WrongServer:
+		return ErrMoved
 	}
 	return errEnded // of another epoch
 }

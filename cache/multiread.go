@@ -362,6 +362,9 @@ func (s *session) looked(p *planned, keys [][]byte, into []Result) (more bool) {
 		p.bucket, p.torn = p.bucket+1, 0
 		return true
 	}
+	if s.placed { // the record may be at another server
+		return false
+	}
 	n.probes.Add(1)
 	n.misses.Add(1)
 	into[p.key].Err = opError("get", keys[p.key], ErrNotFound)

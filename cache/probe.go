@@ -40,6 +40,9 @@ func (s *session) probe(ctx context.Context, fingerprint uint64, room []wire.Ent
 			return it, v, err
 		}
 	}
+	if s.placed { // the record may be at another server
+		return it, mirror.Ask, nil
+	}
 	s.c.count.probes.Add(1)
 	return it, absent, nil
 }

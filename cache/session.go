@@ -71,6 +71,7 @@ type session struct {
 	longest int           // value that the server takes; 0: it has not said
 	tell    bool          // the server has to hear this client's horizon
 	said    wire.Horizon  // that was sent last
+	placed  bool          // the server is one of a cluster
 	soon    *time.Timer   // for tellRest; nil before the first time
 	wake    chan struct{}
 }
@@ -295,6 +296,8 @@ func (s *session) receive() error {
 			err = s.replied(b)
 		case wire.KindTarget:
 			err = s.toldTarget(b)
+		case wire.KindPlacement:
+			err = s.toldPlacement(b)
 		default:
 			err = wire.Malformed
 		}

@@ -45,6 +45,7 @@ type client struct {
 	tell    *wire.Target // is to be told; nil: it has been
 	left    bool         // it has said that it READs nothing any more
 	replies []byte
+	placed  uint32        // the version of the placement that it was sent last
 	flushes int           // that are not over
 	room    chan struct{} // has a token when replies were sent, or something has arrived by RDMA
 	writer

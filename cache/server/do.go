@@ -34,7 +34,7 @@ func (s *Server) do(ctx context.Context, q *kv.Request) (kv.Reply, error) {
 			s.mu.Unlock()
 			return kv.Reply{}, fmt.Errorf("cache: %w", ErrClosed)
 		}
-		a := s.store.DoLocal(s.now(), q)
+		a := s.executeLocal(q)
 		a.Value = append(q.Into[:0], a.Value...)
 		quarantine := a.Status == kv.NoMemory && s.store.Stats().Arena.Quarantine > 0
 		if s.announce(); quarantine {

@@ -46,6 +46,7 @@ type Server struct {
 	scratch scratch
 	spares  spares
 	workers workers
+	shards  *shards // nil: the server is none of a cluster
 	tables  tables
 	advice  advice.Advice
 	// places has the number of connections of each client that was let in.

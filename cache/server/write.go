@@ -133,6 +133,7 @@ func (s *Server) gather(c *client, out []byte) []byte {
 	if c.tell != nil { // before all that it may READ through it
 		out, c.tell = wire.AppendTarget(out, c.tell), nil
 	}
+	out = s.gatherPlacement(c, out)
 	switch {
 	case c.reads && c.probes():
 		out = s.gatherProbed(c, out)

@@ -9,7 +9,7 @@ require (
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/stretchr/testify v1.12.1
 	golang.org/x/perf v0.0.0-20260908200009-22c9c6c9d4da
-	golang.org/x/sync v0.23.0
+	golang.org/x/sync v0.24.0
 	golang.org/x/sys v0.49.0
 	gonum.org/v1/plot v0.17.0
 )
@@ -39,8 +39,8 @@ require (
 	go.uber.org/atomic v1.12.0 // indirect; for redis
 	go.yaml.in/yaml/v3 v3.0.5 // indirect; for testify
 	golang.org/x/image v0.46.0 // indirect; for gonum/plot
-	golang.org/x/net v0.59.0 // indirect; for goverbs
-	golang.org/x/text v0.42.0 // indirect; for gonum/plot
+	golang.org/x/net v0.61.0 // indirect; for goverbs
+	golang.org/x/text v0.43.0 // indirect; for gonum/plot
 )
 
 replace github.com/goverbs/goverbs => ../..

@@ -32,6 +32,7 @@ type config struct {
 	Clients   int                     `json:"clients"`
 	DC        dcConfig                `json:"dc"`
 	Tenants   map[string]tenantConfig `json:"tenants"`
+	Cluster   *clusterConfig          `json:"cluster"`
 	Gateway   struct {
 		Listen      string   `json:"listen"`
 		Tenant      string   `json:"tenant"`
@@ -145,7 +146,7 @@ func (c *config) checkKeys() error {
 			return at(a.key, fmt.Errorf("%s is no address, such as 10.77.0.2:7481: %w", a.what, err))
 		}
 	}
-	return c.checkTenants()
+	return errors.Join(c.checkTenants(), c.checkCluster())
 }
 
 func (c *config) server(log *slog.Logger) (s server.Config, err error) {

@@ -103,6 +103,19 @@ func TestConfigRefuses(t *testing.T) {
 		`{"listen": ":1", "tenants": {"red": {"key": "k"}}, "gateway": {"listen": ":2", "tenant": "blue"}}`:            "none of",
 		`{"listen": ":1", "dc": {"responders": -1}}`:                                                                   "not within",
 		`{"listen": ":1", "tenants": {"red": {"key": "k", "dc": {"responders": 100000}}}}`:                             "of tenant",
+
+		`{"listen": ":1", "cluster": {}}`: "name",
+		`{"listen": ":1", "cluster": {"name": "prod", "id": "H 1", "etcd": ["http://h:2379"], "advertise": "h:1"}}`:                           "id",
+		`{"listen": ":1", "cluster": {"name": "prod", "id": "h1", "advertise": "h:1"}}`:                                                       "etcd",
+		`{"listen": ":1", "cluster": {"name": "prod", "id": "h1", "etcd": ["https://h:2379"], "advertise": "h:1"}}`:                           "etcd",
+		`{"listen": ":1", "cluster": {"name": "prod", "id": "h1", "etcd": ["http://h:2379/x"], "advertise": "h:1"}}`:                          "etcd",
+		`{"listen": ":1", "cluster": {"name": "prod", "id": "h1", "etcd": ["http://h:2379"], "advertise": "0.0.0.0:1"}}`:                      "connect to",
+		`{"listen": ":1", "cluster": {"name": "prod", "id": "h1", "etcd": ["http://h:2379"], "advertise": "h:1", "weight": 101}}`:             "weight",
+		`{"listen": ":1", "cluster": {"name": "prod", "id": "h1", "etcd": ["http://h:2379"], "advertise": "h:1", "ttl": "500ms"}}`:            "TTL",
+		`{"listen": ":1", "cluster": {"name": "prod", "id": "h1", "etcd": ["http://h:2379"], "advertise": "h:1", "zone": "a b"}}`:             "zone",
+		`{"listen": ":1", "snapshot": "s", "cluster": {"name": "prod", "id": "h1", "etcd": ["http://h:2379"], "advertise": "h:1"}}`:           "exclude",
+		`{"listen": ":1", "gateway": {"listen": ":2"}, "cluster": {"name": "p", "id": "a", "etcd": ["http://h:1"], "advertise": "h:1"}}`:      "exclude",
+		`{"listen": ":1", "tenants": {"red": {"key": "k"}}, "cluster": {"name": "p", "id": "a", "etcd": ["http://h:1"], "advertise": "h:1"}}`: "exclude",
 	} {
 		_, err := parseConfig([]byte(text))
 		require.ErrorContains(t, err, why, text)

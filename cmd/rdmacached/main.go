@@ -17,6 +17,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/goverbs/goverbs/cache/cluster"
 	"github.com/goverbs/goverbs/cache/gateway"
 	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/internal/procs"
@@ -72,6 +73,7 @@ type service struct {
 	rdma     serving         // cache, or tenants
 	cache    *server.Server  // the gateway's; nil if it has none, and there are tenants
 	tenants  *server.Tenants // or nil
+	member   *cluster.Member // or nil
 	gateway  *gateway.Server // or nil
 	listener net.Listener    // the gateway's
 	metrics  net.Listener    // or nil
@@ -134,7 +136,7 @@ func run(ctx context.Context, c *config, log *slog.Logger, hup <-chan os.Signal,
 // end leaves the records to the next life, also when this one has not really begun: it
 // has taken them from the last.
 func (d *service) end() error {
-	var errs []error
+	errs := []error{d.closeMember()}
 	d.each(func(tenant string, s *server.Server) {
 		n, err := s.Save()
 		switch errs = append(errs, err); {
@@ -188,6 +190,7 @@ func (d *service) serve(ctx context.Context, hup <-chan os.Signal) error {
 			return nil
 		})
 	}
+	all.Go(func() error { return d.follow(ctx) })
 	web := webServer(nil)
 	if d.metrics != nil {
 		web.Handler = d.web()
@@ -218,6 +221,7 @@ func (d *service) serve(ctx context.Context, hup <-chan os.Signal) error {
 		if d.gateway != nil {
 			err = d.gateway.Shutdown(drained)
 		}
+		d.leave(context.WithoutCancel(ctx))
 		stop()
 		if d.metrics != nil {
 			err = errors.Join(err, web.Close())

@@ -115,7 +115,10 @@ func (d *service) listen(ctx context.Context) (err error) {
 			return err
 		}
 		d.rdma = d.cache
-		return nil
+		if err = d.join(cfg.Key); err != nil {
+			err = errors.Join(err, d.cache.Close())
+		}
+		return err
 	}
 	var list []server.Tenant
 	for _, name := range slices.Sorted(maps.Keys(c.Tenants)) {

@@ -54,6 +54,7 @@ var below = map[string][]string{
 	"cache":                        {"verbs", "verbs/netpath", "verbs/rdmacm", "dc", "srd", "lockoffload", "pacer", "internal", "cache/kv", "cache/internal", "cache/internal/driver"},
 	"cache/server":                 {"verbs", "dc", "lockoffload", "internal", "cache/kv", "cache/internal", "cache/internal/driver"},
 	"cache/gateway":                {"cache/kv", "cache/internal", "internal"}, // over any store
+	"cache/cluster":                {"dc", "cache", "cache/server", "cache/kv", "cache/internal", "internal"},
 	"cache/kv":                     {},
 	"cache/internal":               {"cache/kv", "internal"},
 	// What client and server share on the device.
@@ -182,7 +183,7 @@ func TestImports(t *testing.T) {
 // A program that imports a library gets nothing of the weight of Prometheus, etcd or gRPC, by way of
 // others' packages either; and with the cache's client no server.
 func TestLibrariesAreLight(t *testing.T) {
-	heavy := regexp.MustCompile(`^(go\.etcd\.io|google\.golang\.org|github\.com/(etcd-io|coreos|grpc|prometheus))/|^` + module + `(cmd|cache/server|cache/gateway)`)
+	heavy := regexp.MustCompile(`^(go\.etcd\.io|google\.golang\.org|github\.com/(etcd-io|coreos|grpc|prometheus))/|^` + module + `(cmd|cache/server|cache/gateway|cache/cluster)`)
 	for _, name := range []string{"go.etcd.io/etcd/client/v3", "google.golang.org/grpc", "github.com/prometheus/client_golang/prometheus", module + "cache/server"} {
 		require.Regexp(t, heavy, name)
 	}
@@ -226,6 +227,7 @@ func TestWrongImports(t *testing.T) {
 		"cmd/x/a.go":                      "C",
 		"cache/server/server.go":          module + "ci/lab",
 		"cache/server/a.go":               module + "cache",
+		"cache/server/b.go":               module + "cache/cluster",
 		"cache/gateway/a.go":              module + "cache/server",
 		"cache/gateway/b.go":              module + "verbs",
 		"cache/kv/a.go":                   module + "cache/internal/wire",

@@ -4,6 +4,7 @@ package latency
 import (
 	"time"
 
+	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/internal/histogram"
 )
@@ -33,6 +34,8 @@ func Of(q *kv.Request) Op {
 		if q.Want&kv.WantTouch != 0 {
 			return Touch
 		}
+		return Get
+	case wire.OpList:
 		return Get
 	case kv.OpDelete:
 		return Delete

@@ -35,6 +35,12 @@ func (s *Server) Dead(now time.Duration) (life place.Life, revision int64, ok bo
 	return place.Life{}, 0, false
 }
 
+// Hears reports whether a member is not known to be dead.
+func (s *Server) Hears(life place.Life, now time.Duration) bool {
+	o, known := s.beats[life]
+	return known && now-o.at <= s.cfg.Wait()
+}
+
 // Joining returns a life of a view that may become a member. The transaction has to compare the placement; the
 // caller calls Sending before it sends it.
 func (s *Server) Joining(v View) (life place.Life, ok bool) {

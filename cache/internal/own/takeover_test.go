@@ -126,3 +126,13 @@ func TestJoining(t *testing.T) {
 	_, ok = s.Joining(View{p, at(1, lifeC)})
 	require.False(t, ok, "it is no member itself")
 }
+
+// A member is heard as long as its key changes.
+func TestHears(t *testing.T) {
+	p := first(t, lifeB, lifeC)
+	s := newServing(t, lifeA, p)
+	s.Observe(View{p, at(2, lifeA, lifeB)}, 9*time.Second, 10*time.Second)
+	require.True(t, s.Hears(lifeB, 10*time.Second+wait))
+	require.False(t, s.Hears(lifeB, 10*time.Second+wait+1))
+	require.False(t, s.Hears(place.Life{ID: "other", Boot: 1}, 10*time.Second))
+}

@@ -104,7 +104,7 @@ func TestAddressesAreBounded(t *testing.T) {
 	p := cluster(t, 1)
 	for i := 2; ; i++ {
 		s := server(i, 1)
-		s.Address = strings.Repeat("a", maxAddress)
+		s.Address = strings.Repeat("a", MaxAddress)
 		next, err := p.Join(s)
 		if err != nil {
 			require.ErrorIs(t, err, ErrFull)
@@ -114,11 +114,11 @@ func TestAddressesAreBounded(t *testing.T) {
 		require.NoError(t, next.Check())
 		p = next
 	}
-	p.Servers[0].Address = strings.Repeat("a", maxAddress)
+	p.Servers[0].Address = strings.Repeat("a", MaxAddress)
 	for i := range p.Servers {
 		p.Servers[i].State = Member
 	}
-	p.Servers = append(p.Servers, Server{Life: Life{"z", 1}, Number: 255, Address: strings.Repeat("b", maxAddress), State: Member})
+	p.Servers = append(p.Servers, Server{Life: Life{"z", 1}, Number: 255, Address: strings.Repeat("b", MaxAddress), State: Member})
 	require.ErrorIs(t, p.Check(), ErrPlacement)
 }
 
@@ -250,4 +250,13 @@ func TestChangesKeepItWhole(t *testing.T) {
 		}
 		p = next
 	}
+}
+
+func TestOwned(t *testing.T) {
+	p := New([16]byte{1}, Shards, Server{Life: Life{"a", 1}, Address: "a:1", Weight: 1})
+	p, err := p.Join(Server{Life: Life{"b", 1}, Address: "b:1", Weight: 1})
+	require.NoError(t, err)
+	p, err = p.Move(7, Life{"b", 1})
+	require.NoError(t, err)
+	require.Equal(t, [3]int{0, Shards - 1, 1}, [3]int{p.Owned(0), p.Owned(1), p.Owned(2)})
 }

@@ -100,7 +100,7 @@ func TestParseRefuses(t *testing.T) {
 		"address empty":         change(func(_, s map[string]any) { s["address"] = "" }),
 		"address with a space":  change(func(_, s map[string]any) { s["address"] = "a b:1" }),
 		"address with a DEL":    change(func(_, s map[string]any) { s["address"] = "a\x7f:1" }),
-		"address too long":      change(func(_, s map[string]any) { s["address"] = strings.Repeat("a", maxAddress+1) }),
+		"address too long":      change(func(_, s map[string]any) { s["address"] = strings.Repeat("a", MaxAddress+1) }),
 	} {
 		p, err := Parse(b)
 		require.ErrorIs(t, err, ErrPlacement, name)

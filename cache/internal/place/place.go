@@ -28,9 +28,10 @@ const (
 	MaxServers = 255
 	// MaxWeight is the greatest weight of a server.
 	MaxWeight = 100
+	// MaxAddress is the length of the longest address of a server in bytes.
+	MaxAddress = 64
 
-	shardBits  = 10
-	maxAddress = 64
+	shardBits = 10
 )
 
 // ShardOf returns the shard of a key: the first ten bits of its hash.
@@ -104,6 +105,16 @@ func (p *Placement) Number(life Life) uint8 {
 		}
 	}
 	return 0
+}
+
+// Owned returns how many shards the member with a number owns.
+func (p *Placement) Owned(number uint8) (n int) {
+	for _, s := range p.Shards {
+		if number != 0 && s.Owner == number {
+			n++
+		}
+	}
+	return n
 }
 
 // Member returns the member with a number, or nil.
@@ -183,7 +194,7 @@ func (s *Server) check() error {
 	switch {
 	case s.State < Member || s.State > Gone || s.Weight > MaxWeight:
 		return fmt.Errorf("%w: server %d has state %d and weight %d", ErrPlacement, s.Number, s.State, s.Weight)
-	case len(s.Address) == 0 || len(s.Address) > maxAddress:
+	case len(s.Address) == 0 || len(s.Address) > MaxAddress:
 		return fmt.Errorf("%w: the address of server %d has %d bytes", ErrPlacement, s.Number, len(s.Address))
 	}
 	for _, c := range []byte(s.Address) {

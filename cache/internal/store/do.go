@@ -25,6 +25,8 @@ func (s *Store) do(now, number uint64, epoch uint32, q *kv.Request) wire.Reply {
 		a.Status = wire.WrongEpoch
 	case q.Op == kv.OpFlush:
 		a.Status = s.doFlush(q)
+	case q.Op == wire.OpList:
+		a.Status = s.list(q, a)
 	default:
 		f := s.cfg.Secret.Fingerprint(q.Key)
 		id, r, ok := s.lookup(f, q.Key)
@@ -102,7 +104,7 @@ func (c *call) tell(r *wire.Record) {
 	}
 }
 
-func (c *call) nextCAS() uint64 { c.s.cas++; return c.s.cas }
+func (c *call) nextCAS() uint64 { c.s.cas += c.s.casStep; return c.s.cas }
 
 // hold copies what lies in the old record before that may be used again.
 func (c *call) hold(value []byte) []byte {

@@ -180,11 +180,11 @@ func TestNumbers(t *testing.T) {
 func TestRestoredOnce(t *testing.T) {
 	s := newStore(t, 4, Config{})
 	it := snapshot.Item{Key: []byte("k"), Value: []byte("v"), Left: 5}
-	require.False(t, s.Restore(0, &it, 5))
+	require.Equal(t, kv.NotFound, s.Restore(0, &it, 5))
 	require.Equal(t, kv.NotFound, do(s, 0, get("k")).Status)
 	for _, v := range []string{"one", "two"} {
 		it = snapshot.Item{Key: []byte("k"), Value: []byte(v)}
-		require.True(t, s.Restore(0, &it, 5))
+		require.Equal(t, kv.OK, s.Restore(0, &it, 5))
 	}
 	require.Equal(t, 1, s.Stats().Items)
 	require.Equal(t, "two", string(do(s, 0, get("k")).Value))

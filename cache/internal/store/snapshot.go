@@ -60,12 +60,12 @@ func (s *Store) Resume(now uint64, h *snapshot.Head, passed uint64) bool {
 	return true
 }
 
-// Restore takes a record of a snapshot. It reports whether it is there now: it may have expired
-// meanwhile, or there may be no room.
-func (s *Store) Restore(now uint64, it *snapshot.Item, passed uint64) bool {
+// Restore takes a record of a snapshot, or of another server. Its status is OK if the record is there now, NotFound if
+// it has expired meanwhile, and another one if there is no room.
+func (s *Store) Restore(now uint64, it *snapshot.Item, passed uint64) kv.Status {
 	s.advance(now)
 	if it.Left != 0 && it.Left <= passed {
-		return false
+		return kv.NotFound
 	}
 	f := s.cfg.Secret.Fingerprint(it.Key)
 	id, _, _ := s.lookup(f, it.Key)
@@ -74,9 +74,8 @@ func (s *Store) Restore(now uint64, it *snapshot.Item, passed uint64) bool {
 		r.Expiry = s.now + it.Left - passed
 	}
 	id, status := s.write(id, &r)
-	if status != kv.OK {
-		return false
+	if status == kv.OK {
+		s.items[id].fetched = it.Fetched
 	}
-	s.items[id].fetched = it.Fetched
-	return true
+	return status
 }

@@ -31,7 +31,7 @@ func resumed(t *testing.T, h snapshot.Head, items []snapshot.Item, passed uint64
 		if i == 0 && !s.Resume(1, &h, passed) {
 			break
 		}
-		if s.Restore(1, &items[i], passed) {
+		if s.Restore(1, &items[i], passed) == kv.OK {
 			n++
 		}
 	}

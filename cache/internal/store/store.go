@@ -49,6 +49,8 @@ type Store struct {
 	free     []uint32 // numbers of items
 	version  uint64
 	cas      uint64
+	casStep  uint64
+	sharded  bool // the store is one of a cluster's
 	now      uint64
 	log      log
 	clients  clients
@@ -85,6 +87,7 @@ type item struct {
 	accessed    uint64
 	trail       uint64 // the number of its last tombstone
 	fetched     bool
+	shard       uint16 // if the store has shards
 }
 
 // flushed is the last flush. What it has removed is there until it becomes a tombstone.
@@ -141,7 +144,7 @@ func New(cfg Config) (*Store, error) {
 	}
 	return &Store{
 		cfg: cfg, arena: cfg.Arena, table: t, queue: evict.New(), expiring: expiry.New(), log: log{ring: make([]wire.Delta, cfg.Log)},
-		clients: clients{lease: cfg.Lease}, pinned: noItem, cas: cfg.CAS,
+		clients: clients{lease: cfg.Lease}, pinned: noItem, cas: cfg.CAS, casStep: 1,
 	}, nil
 }
 
@@ -257,6 +260,9 @@ func (s *Store) put(id uint32, r *wire.Record, place wire.Place) {
 	it := &s.items[id]
 	old := *it
 	it.place, it.version, it.fingerprint, it.expiry = place, r.Version, r.Fingerprint, r.Expiry
+	if s.sharded {
+		it.shard = shardOf(r.Key)
+	}
 	if old.version == 0 {
 		s.table.Put(s.entry(id))
 	} else {

@@ -11,16 +11,17 @@ import (
 type Kind uint8
 
 const (
-	KindRequest Kind = iota + 1 // client: a call
-	KindReply                   // server: its outcome
-	KindMap                     // server: a snapshot begins
-	KindChunk                   // server: a part of it
-	KindDeltas                  // server: changes of the map
-	KindHorizon                 // client: how far it is
-	KindReport                  // client: what it READ, a sample
-	KindTarget                  // server: through what a client READs that has no queue pair here
-	KindBye                     // client: no READ of its is under way, nor will be; it is the last message
-	KindMode                    // client: how it finds records, if not as the server advises
+	KindRequest   Kind = iota + 1 // client: a call
+	KindReply                     // server: its outcome
+	KindMap                       // server: a snapshot begins
+	KindChunk                     // server: a part of it
+	KindDeltas                    // server: changes of the map
+	KindHorizon                   // client: how far it is
+	KindReport                    // client: what it READ, a sample
+	KindTarget                    // server: through what a client READs that has no queue pair here
+	KindBye                       // client: no READ of its is under way, nor will be; it is the last message
+	KindMode                      // client: how it finds records, if not as the server advises
+	KindPlacement                 // server: which server of the cluster has which keys
 	kinds
 )
 
@@ -82,9 +83,12 @@ func open(src []byte, k Kind, fixed int) (epoch uint32, body []byte, err error) 
 	return h.Epoch, src[HeaderSize:], nil
 }
 
+// OpList requests the keys of a shard: see [Listed].
+const OpList = kv.OpFlush + 1
+
 // Bounds of what a decoder knows.
 const (
-	ops        = kv.OpFlush + 1
+	ops        = OpList + 1
 	wantKnown  = kv.WantWin<<1 - 1
 	replyKnown = kv.ReplyBinary<<1 - 1
 )
@@ -92,9 +96,10 @@ const (
 // Request is a call as it is sent. Into is not.
 type Request struct {
 	kv.Request
-	ID       uint64
-	Epoch    uint32
-	ReadOnly bool // of the decoder: no change can come of it
+	ID        uint64
+	Epoch     uint32
+	Placement uint32 // epoch of the placement that a flush is for; 0: that of a client of one server
+	ReadOnly  bool   // of the decoder: no change can come of it
 }
 
 const requestFixed = 76
@@ -112,7 +117,7 @@ func AppendRequest(dst []byte, r *Request) []byte {
 	for _, v := range [...]uint64{uint64(r.Expiry), uint64(r.Vivify), uint64(r.Recache), r.CAS, r.Delta, r.Initial} {
 		dst = le.AppendUint64(dst, v)
 	}
-	dst = le.AppendUint32(dst, 0)
+	dst = le.AppendUint32(dst, r.Placement)
 	return end(append(append(dst, r.Key...), r.Value...), start)
 }
 
@@ -124,9 +129,9 @@ func ReadRequest(src []byte) (r Request, err error) {
 	}
 	le := binary.LittleEndian
 	key, value := int(le.Uint16(b[10:])), int(le.Uint32(b[12:]))
-	r = Request{Epoch: epoch, ID: le.Uint64(b), Request: kv.Request{Op: kv.Op(b[8]), Want: le.Uint32(b[16:]), Flags: le.Uint32(b[20:]), Expiry: int64(le.Uint64(b[24:])), Vivify: int64(le.Uint64(b[32:])), Recache: int64(le.Uint64(b[40:])), CAS: le.Uint64(b[48:]), Delta: le.Uint64(b[56:]), Initial: le.Uint64(b[64:])}}
-	if r.Op == 0 || r.Op >= ops || b[9] != 0 || r.Want&^wantKnown != 0 || le.Uint32(b[72:]) != 0 ||
-		key > MaxKey || key > 0 && r.Op == kv.OpFlush || value > MaxValue || len(b) != requestFixed+key+value ||
+	r = Request{Epoch: epoch, ID: le.Uint64(b), Placement: le.Uint32(b[72:]), Request: kv.Request{Op: kv.Op(b[8]), Want: le.Uint32(b[16:]), Flags: le.Uint32(b[20:]), Expiry: int64(le.Uint64(b[24:])), Vivify: int64(le.Uint64(b[32:])), Recache: int64(le.Uint64(b[40:])), CAS: le.Uint64(b[48:]), Delta: le.Uint64(b[56:]), Initial: le.Uint64(b[64:])}}
+	if r.Op == 0 || r.Op >= ops || b[9] != 0 || r.Want&^wantKnown != 0 || r.Placement != 0 && r.Op != kv.OpFlush ||
+		key > MaxKey || key > 0 && (r.Op == kv.OpFlush || r.Op == OpList) || value > MaxValue || len(b) != requestFixed+key+value ||
 		!sane(r.Expiry) || !sane(r.Vivify) || !sane(r.Recache) {
 		return Request{}, Malformed
 	}
@@ -138,9 +143,10 @@ func ReadRequest(src []byte) (r Request, err error) {
 // sane keeps times from overflowing when they are added to a clock.
 func sane(t int64) bool { return t > math.MinInt64/4 && t < math.MaxInt64/4 }
 
-// WrongEpoch is the status of a request with the epoch of an earlier life of the server.
+// Statuses of requests that are not executed.
 const (
-	WrongEpoch = kv.NoMemory + 1 + iota
+	WrongEpoch  = kv.NoMemory + 1 + iota // the epoch is that of an earlier life of the server
+	WrongServer                          // another server of the cluster has the key, or will have it soon
 	statuses
 )
 

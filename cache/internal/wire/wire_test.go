@@ -187,7 +187,8 @@ func messages() map[string][]byte {
 	e, put := Entry{Fingerprint: 1, Version: 2, Place: 3, Epoch: 4, Item: 5}, Entry{Fingerprint: 1, Version: 2, Place: 3, Epoch: 1}
 	return map[string][]byte{
 		"request": AppendRequest(nil, &Request{ID: 1, Epoch: 10, Request: kv.Request{Op: kv.OpSet, Want: kv.WantTouch, Flags: 3, Expiry: -4, Vivify: 5, Recache: 6, CAS: 7, Delta: 8, Initial: 9, Key: []byte("k"), Value: []byte("v")}}),
-		"flush":   AppendRequest(nil, &Request{ID: 1, Request: kv.Request{Op: kv.OpFlush}}),
+		"flush":   AppendRequest(nil, &Request{ID: 1, Placement: 3, Request: kv.Request{Op: kv.OpFlush}}),
+		"list":    AppendRequest(nil, &Request{ID: 1, Request: kv.Request{Op: OpList, Delta: 5, Initial: 6}}),
 		"reply":   AppendReply(nil, &Reply{ID: 1, Seq: 9, Entry: e, Epoch: 10, Reply: kv.Reply{Status: kv.OK, Bits: kv.ReplyWon, Flags: 3, CAS: 4, Expiry: 5, Clock: 6, Idle: 7, Number: 8, Value: []byte("v")}}),
 		"map":     AppendMap(nil, &Map{1, 2, 3, Secret{4, 5}, Where{6, 7}, 8, 9, 10, false}),
 		"alone":   AppendMap(nil, &Map{1, 2, 3, Secret{4, 5}, Where{6, 7}, 8, 9, 10, true}),
@@ -277,6 +278,7 @@ func TestRefusals(t *testing.T) {
 	var c Refusals
 	for _, r := range []Request{
 		{Request: kv.Request{Op: 0}}, {Request: kv.Request{Op: ops}}, {Request: kv.Request{Op: kv.OpGet, Want: wantKnown + 1}}, {Request: kv.Request{Op: kv.OpFlush, Key: []byte("k")}},
+		{Request: kv.Request{Op: OpList, Key: []byte("k")}}, {Placement: 1, Request: kv.Request{Op: kv.OpSet, Key: []byte("k")}},
 		{Request: kv.Request{Op: kv.OpGet, Expiry: 1 << 62}}, {Request: kv.Request{Op: kv.OpGet, Vivify: -1 << 62}}, {Request: kv.Request{Op: kv.OpGet, Key: make([]byte, MaxKey+1)}},
 	} {
 		_, err := ReadRequest(AppendRequest(nil, &r))
@@ -300,8 +302,8 @@ func TestRefusals(t *testing.T) {
 	_, err = ReadHorizon(messages()["map"])
 	require.ErrorIs(t, c.Note(err), Malformed, "another kind")
 	require.NoError(t, c.Note(nil))
-	require.Equal(t, uint64(15), c[Malformed])
-	require.Equal(t, uint64(15), c.Total())
+	require.Equal(t, uint64(17), c[Malformed])
+	require.Equal(t, uint64(17), c.Total())
 	require.Equal(t, "cache: record is dead", Dead.Error())
 }
 

@@ -1,0 +1,104 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/cache/internal/place"
+)
+
+// Config configures a member.
+type Config struct {
+	// Name is the cluster's: all its keys in etcd begin with "/rdmacached/" and the name.
+	Name string
+	// ID is the name of this server in the cluster. No other server has it, and the next life of this one has it
+	// again.
+	ID string
+	// Etcd has the addresses of etcd's members, "http://host:port".
+	Etcd []string
+	// Advertise is the server's address as clients and other members connect to it.
+	Advertise string
+	// Weight says how many shards this server gets, in proportion to those of the others, from 0 to 100; nil
+	// means 1. A server with the weight 0 gets none, unless all have it.
+	Weight *int
+	// Zone names what fails together with this server; it may be empty.
+	Zone string
+	// TTL is how long a former life of this server must have been silent before this one takes its place, less a
+	// tenth. All members need the same: from 1 s to 60 s; 0 means 3 s.
+	TTL time.Duration
+	// Client is how this member connects to others, to copy their records. It has the Key of
+	// the servers.
+	Client cache.Config
+	// Logger is told of moves, of other members, and of trouble with etcd; nil: silent.
+	Logger *slog.Logger
+}
+
+const (
+	defaultTTL = 3 * time.Second
+	minTTL     = time.Second
+	maxTTL     = time.Minute
+)
+
+func (c *Config) defaults() {
+	if c.TTL == 0 {
+		c.TTL = defaultTTL
+	}
+	if c.Weight == nil {
+		one := 1
+		c.Weight = &one
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	c.Client.FailFast = true
+}
+
+// Check returns what is wrong with the configuration; [Join] refuses it with the same error.
+func (c Config) Check() error {
+	c.defaults()
+	switch {
+	case !place.IsName(c.Name):
+		return fmt.Errorf("cluster: name %q: 1 to 63 of a to z, 0 to 9, dot and hyphen", c.Name)
+	case !place.IsName(c.ID):
+		return fmt.Errorf("cluster: id %q: 1 to 63 of a to z, 0 to 9, dot and hyphen", c.ID)
+	case c.Zone != "" && !place.IsName(c.Zone):
+		return fmt.Errorf("cluster: zone %q: 1 to 63 of a to z, 0 to 9, dot and hyphen", c.Zone)
+	case c.TTL < minTTL || c.TTL > maxTTL:
+		return fmt.Errorf("cluster: TTL of %v: from %v to %v", c.TTL, minTTL, maxTTL)
+	case *c.Weight < 0 || *c.Weight > place.MaxWeight:
+		return fmt.Errorf("cluster: weight of %d: from 0 to %d", *c.Weight, place.MaxWeight)
+	case len(c.Etcd) == 0:
+		return errors.New("cluster: no address of etcd")
+	}
+	for _, e := range c.Etcd {
+		u, err := url.Parse(e)
+		if err != nil || u.Scheme != "http" || u.Port() == "" || u.Path != "" || u.RawQuery != "" || u.User != nil {
+			return fmt.Errorf("cluster: %q is no address of etcd, such as http://10.77.0.2:2379", e)
+		}
+	}
+	return checkAddress(c.Advertise)
+}
+
+// checkAddress returns what is wrong with an address for clients.
+func checkAddress(address string) error {
+	host, port, err := net.SplitHostPort(address)
+	ip, _ := netip.ParseAddr(host)
+	if err != nil || host == "" || port == "" || port == "0" || ip.IsUnspecified() {
+		return fmt.Errorf("cluster: %q is no address that clients can connect to, such as 10.77.0.2:7481", address)
+	}
+	if len(address) > place.MaxAddress {
+		return fmt.Errorf("cluster: address %q: at most %d bytes", address, place.MaxAddress)
+	}
+	return nil
+}
+
+// server returns this life of the server for the placement.
+func (c *Config) server(boot uint64) place.Server {
+	return place.Server{Life: place.Life{ID: c.ID, Boot: boot}, Address: c.Advertise, Zone: c.Zone, Weight: uint8(*c.Weight)}
+}

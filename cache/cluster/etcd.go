@@ -1,0 +1,198 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/goverbs/goverbs/cache/internal/own"
+	"github.com/goverbs/goverbs/cache/internal/place"
+)
+
+// store is etcd, by a client of each of its members, so that one that hangs costs one timeout.
+type store struct {
+	clients []*clientv3.Client
+	at      atomic.Uint32 // the one that replied last
+	timeout time.Duration // of one member
+	prefix  string
+}
+
+// The keys below the prefix. Members watch what begins with "moves/", up to "placement".
+const (
+	placementKey = "placement"
+	serversKey   = "servers/"    // and id, "/", boot number
+	requestsKey  = "moves/to/"   // and the id of the next owner
+	repliesKey   = "moves/from/" // and the id of the owner
+)
+
+func openStore(cfg *Config) (*store, error) {
+	s := &store{timeout: cfg.TTL / 4, prefix: "/rdmacached/" + cfg.Name + "/"}
+	for _, e := range cfg.Etcd {
+		c, err := clientv3.New(clientv3.Config{Endpoints: []string{e}, DialTimeout: s.timeout, Logger: zap.NewNop(), DialKeepAliveTime: cfg.TTL, DialKeepAliveTimeout: s.timeout})
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("cluster: etcd: %w", err), s.close())
+		}
+		s.clients = append(s.clients, c)
+	}
+	return s, nil
+}
+
+func (s *store) close() error {
+	var errs []error
+	for _, c := range s.clients {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// do executes a transaction at one member after the other, until one replies. A transaction without a reply may have been
+// executed, or may be executed later.
+func (s *store) do(ctx context.Context, compare []clientv3.Cmp, ops ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {
+	first := s.at.Load()
+	for i := range uint32(len(s.clients)) {
+		n := (first + i) % uint32(len(s.clients))
+		one, cancel := context.WithTimeout(ctx, s.timeout)
+		resp, err = s.clients[n].Txn(one).If(compare...).Then(ops...).Commit()
+		if cancel(); err == nil {
+			s.at.Store(n)
+			return resp, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+	return nil, fmt.Errorf("cluster: etcd: %w", err)
+}
+
+// watch calls changed after changes of the placement and of moves, until ctx ends. It may miss some.
+func (s *store) watch(ctx context.Context, changed func()) {
+	for n := 0; ctx.Err() == nil; n++ {
+		one, cancel := context.WithCancel(ctx)
+		events := s.clients[n%len(s.clients)].Watch(one, s.prefix+"moves/", clientv3.WithRange(s.prefix+placementKey+"\x00"))
+		for r := range events {
+			if r.Err() != nil {
+				break
+			}
+			changed()
+		}
+		cancel()
+		select {
+		case <-time.After(s.timeout):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// view is all that etcd has of a cluster, at one moment.
+type view struct {
+	own.View       // without a placement if there is none
+	revision int64 // of the placement; 0: there is none
+	servers  map[place.Life]place.Server
+	requests map[string]request // by id
+	replies  map[string]reply
+}
+
+// life is what a server's key has.
+type life struct {
+	Address string `json:"address"`
+	Zone    string `json:"zone,omitempty"`
+	Weight  uint8  `json:"weight"`
+}
+
+func (s *store) lifeKey(l place.Life) string {
+	return fmt.Sprintf("%s%s%s/%d", s.prefix, serversKey, l.ID, l.Boot)
+}
+
+// beat writes the key of a life, and reads everything.
+func (s *store) beat(ctx context.Context, m place.Server) (*view, error) {
+	b, err := json.Marshal(life{m.Address, m.Zone, m.Weight})
+	if err != nil {
+		return nil, err
+	}
+	return s.read(ctx, clientv3.OpPut(s.lifeKey(m.Life), string(b)))
+}
+
+// read reads everything, after other operations.
+func (s *store) read(ctx context.Context, ops ...clientv3.Op) (*view, error) {
+	resp, err := s.do(ctx, nil, append(ops, clientv3.OpGet(s.prefix, clientv3.WithPrefix()))...)
+	if err != nil {
+		return nil, err
+	}
+	v := &view{View: own.View{Beats: make(map[place.Life]int64)}, servers: make(map[place.Life]place.Server),
+		requests: make(map[string]request), replies: make(map[string]reply)}
+	for _, kv := range resp.Responses[len(ops)].GetResponseRange().Kvs {
+		if err := v.add(strings.TrimPrefix(string(kv.Key), s.prefix), kv.Value, kv.ModRevision); err != nil {
+			return nil, fmt.Errorf("cluster: etcd: key %s: %w", kv.Key, err)
+		}
+	}
+	return v, nil
+}
+
+// add adds a key. It ignores those that it does not know.
+func (v *view) add(key string, value []byte, revision int64) (err error) {
+	if key == placementKey {
+		v.Placement, err = place.Parse(value)
+		v.revision = revision
+		return err
+	}
+	if id, ok := strings.CutPrefix(key, requestsKey); ok {
+		var r request
+		err = json.Unmarshal(value, &r)
+		v.requests[id] = r
+		return err
+	}
+	if id, ok := strings.CutPrefix(key, repliesKey); ok {
+		var r reply
+		err = json.Unmarshal(value, &r)
+		v.replies[id] = r
+		return err
+	}
+	if key, ok := strings.CutPrefix(key, serversKey); ok {
+		id, boot, _ := strings.Cut(key, "/")
+		l := place.Life{ID: id}
+		var server life
+		if _, err := fmt.Sscan(boot, &l.Boot); err != nil {
+			return err
+		}
+		if err := json.Unmarshal(value, &server); err != nil {
+			return err
+		}
+		v.Beats[l] = revision
+		v.servers[l] = place.Server{Life: l, Address: server.Address, Zone: server.Zone, Weight: server.Weight}
+	}
+	return nil
+}
+
+// replace replaces the placement of a revision, and executes other operations with it. It reports whether it did.
+func (s *store) replace(ctx context.Context, revision int64, next *place.Placement, compare []clientv3.Cmp, ops ...clientv3.Op) (bool, error) {
+	b, err := next.Format()
+	if err != nil {
+		return false, err
+	}
+	key := s.prefix + placementKey
+	compare = append(compare, clientv3.Compare(clientv3.ModRevision(key), "=", revision))
+	resp, err := s.do(ctx, compare, append(ops, clientv3.OpPut(key, string(b)))...)
+	return err == nil && resp.Succeeded, err
+}
+
+// ends are what a transaction compares and does that ends a life of which the key has a revision.
+func (s *store) ends(l place.Life, revision int64) ([]clientv3.Cmp, clientv3.Op) {
+	key := s.lifeKey(l)
+	return []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", revision)}, clientv3.OpDelete(key)
+}
+
+// put writes a key that one member alone writes.
+func (s *store) put(ctx context.Context, key, id string, value any) error {
+	b, err := json.Marshal(value)
+	if err == nil {
+		_, err = s.do(ctx, nil, clientv3.OpPut(s.prefix+key+id, string(b)))
+	}
+	return err
+}

@@ -1,0 +1,216 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
+	"github.com/goverbs/goverbs/cache/server"
+)
+
+// shardCopy is a copy of the records of another server's shard, in memory that no client READs.
+type shardCopy struct {
+	records map[string]*server.Record
+	listed  time.Time // before their owner read what time they had left
+}
+
+// pullAll moves shards here, one at a time, until ctx ends. An owner that a move has failed with is left alone for a while.
+func (m *Member) pullAll(ctx context.Context) {
+	clients := make(map[string]*cache.Client)
+	defer func() {
+		for _, c := range clients {
+			_ = c.Close()
+		}
+	}()
+	avoid := make(map[string]time.Time)
+	for ctx.Err() == nil {
+		m.mu.Lock()
+		changed := m.changed
+		r, address, ok := m.next(avoid)
+		m.mu.Unlock()
+		if !ok {
+			select {
+			case <-changed:
+			case <-time.After(m.cfg.TTL):
+			case <-ctx.Done():
+			}
+			continue
+		}
+		c := clients[address]
+		var err error
+		if c == nil {
+			if c, err = m.dial(ctx, address); err == nil {
+				clients[address] = c
+			}
+		}
+		if err == nil {
+			err = m.pull(ctx, c, r)
+		}
+		if err != nil && ctx.Err() == nil {
+			m.cfg.Logger.Warn("cluster: a shard does not come", "shard", r.Shard, "from", r.From, "error", err)
+			avoid[r.From] = time.Now().Add(m.cfg.TTL)
+		}
+	}
+}
+
+func (m *Member) dial(ctx context.Context, address string) (*cache.Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.TTL)
+	defer cancel()
+	return cache.Dial(ctx, address, m.cfg.Client)
+}
+
+// next returns the next move to this member by the plan, and the address of the owner. mu must be held.
+func (m *Member) next(avoid map[string]time.Time) (r request, address string, ok bool) {
+	if m.own == nil || m.own.Number() == 0 {
+		return r, "", false
+	}
+	p := m.own.Placement()
+	for _, move := range p.Plan() {
+		from := p.Member(move.From)
+		if move.To == m.own.Number() && from != nil && time.Now().After(avoid[from.ID]) && m.own.Hears(from.Life, m.now()) {
+			return request{To: m.self.ID, Boot: m.self.Boot, From: from.ID, Shard: move.Shard, Epoch: p.Shards[move.Shard].Epoch}, from.Address, true
+		}
+	}
+	return r, "", false
+}
+
+// pull copies the records of a shard, and has its owner hand it over. It returns when the shard has a new owner, or the
+// move has failed.
+func (m *Member) pull(ctx context.Context, c *cache.Client, r request) error {
+	records, err := m.copy(ctx, c, r.Shard, nil)
+	if err != nil {
+		return err
+	}
+	if err := m.store.put(ctx, requestsKey, m.self.ID, r); err != nil {
+		return err
+	}
+	var closed reply
+	given := func() bool {
+		closed = m.view.replies[r.From]
+		return closed.To == r.To && closed.Boot == r.Boot && closed.Shard == r.Shard && closed.Epoch == r.Epoch
+	}
+	moved := func() bool { return m.own.Placement().Shards[r.Shard].Epoch != r.Epoch }
+	waits, cancel := context.WithTimeout(ctx, 2*patience)
+	defer cancel()
+	if err := m.await(waits, func() bool { return given() || moved() }); err != nil {
+		return err
+	}
+	if records, err = m.copy(ctx, c, r.Shard, records.records); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	stays := m.own.Imported(r.Shard, r.Epoch, closed.Version)
+	if stays {
+		m.copies[r.Shard] = records
+	}
+	m.mu.Unlock()
+	if !stays {
+		return errors.New("the copy is out of date")
+	}
+	r.Imported = closed.Version
+	if err := m.store.put(ctx, requestsKey, m.self.ID, r); err != nil {
+		return err
+	}
+	// From now on the owner may make this member the owner at any time.
+	version := closed.Version
+	return m.await(ctx, func() bool { return moved() || !given() || closed.Version != version })
+}
+
+// await waits until a condition holds, which it calls with mu held after each view.
+func (m *Member) await(ctx context.Context, condition func() bool) error {
+	for {
+		m.mu.Lock()
+		ok, changed := condition(), m.changed
+		m.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// batch is how many records are READ together.
+const batch = 32
+
+// copy copies the records of a shard, without reading again those that have not changed since a copy before.
+func (m *Member) copy(ctx context.Context, c *cache.Client, shard int, before map[string]*server.Record) (*shardCopy, error) {
+	all := &shardCopy{records: make(map[string]*server.Record), listed: time.Now()}
+	var missing [][]byte
+	for cursor := uint64(0); ; {
+		a, err := c.Do(ctx, &kv.Request{Op: wire.OpList, Delta: uint64(shard), Initial: cursor})
+		switch {
+		case err != nil:
+			return nil, err
+		case a.Status == wire.WrongServer:
+			return nil, cache.ErrMoved
+		case a.Status != kv.OK:
+			return nil, fmt.Errorf("the owner lists nothing: status %d", a.Status)
+		}
+		for rest := a.Value; len(rest) > 0; {
+			var l wire.Listed
+			if l, rest, err = wire.ReadListed(rest); err != nil {
+				return nil, err
+			}
+			it := &server.Record{Key: l.Key, Attrs: l.Attrs, Fetched: l.Fetched, CAS: l.CAS, Left: l.Left}
+			if b := before[string(l.Key)]; b != nil && b.CAS == l.CAS {
+				it.Value, it.Flags = b.Value, b.Flags
+			} else {
+				missing = append(missing, l.Key)
+			}
+			all.records[string(l.Key)] = it
+		}
+		if cursor = a.Number; cursor == 0 {
+			break
+		}
+	}
+	return all, all.fetch(ctx, c, missing)
+}
+
+// fetch READs the values of records. Those that have expired or were evicted meanwhile are left out, and so are
+// those that have changed: the next copy has them.
+func (all *shardCopy) fetch(ctx context.Context, c *cache.Client, keys [][]byte) error {
+	for len(keys) > 0 {
+		n := min(batch, len(keys))
+		for i, r := range c.GetMulti(ctx, keys[:n], nil) {
+			it := all.records[string(keys[i])]
+			switch {
+			case errors.Is(r.Err, cache.ErrNotFound) || r.Err == nil && r.CAS != it.CAS:
+				delete(all.records, string(keys[i]))
+			case r.Err != nil:
+				return r.Err
+			default:
+				it.Value, it.Flags = r.Value, r.Flags
+			}
+		}
+		keys = keys[n:]
+	}
+	return nil
+}
+
+// take puts the records of a shard that this server owns into its memory, and then serves the shard.
+func (m *Member) take(ctx context.Context, shard int, epoch uint32) {
+	m.mu.Lock()
+	c := m.copies[shard]
+	m.mu.Unlock()
+	for _, it := range c.records {
+		if err := m.server.Import(ctx, it, time.Since(c.listed)); err != nil {
+			return // the server, or the member, is closed
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.copies, shard)
+	delete(m.opening, shard)
+	if e, _, ok := m.own.Opening(shard); ok && e == epoch {
+		m.moves++
+		m.serve(shard, epoch)
+	}
+}

@@ -1,0 +1,108 @@
+//go:build simhca && linux && cgo
+
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/cache/cluster"
+	"github.com/goverbs/goverbs/cache/server"
+	_ "github.com/goverbs/goverbs/cgo/simhca"
+	"github.com/goverbs/goverbs/ci/etcd"
+	"github.com/goverbs/goverbs/dc"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// stuck is when a test is taken for one that hangs.
+const stuck = 60 * time.Second
+
+// rig is an etcd, and servers and clients on simulated devices of one process.
+type rig struct {
+	t         *testing.T
+	ctx       context.Context
+	etcd      *etcd.Server
+	initiator *dc.Initiator // of clients, and of members that copy records
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	if !strings.HasPrefix(os.Getenv("SIMHCA"), "mlx5") {
+		t.Skip(`needs SIMHCA="mlx5,mlx5"`)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), stuck)
+	t.Cleanup(cancel)
+	dev, err := verbs.Open("mlx5_0", verbs.DeviceConfig{})
+	require.NoError(t, err)
+	pd, err := dev.AllocPD()
+	require.NoError(t, err)
+	i, err := dc.NewInitiator(dc.InitiatorConfig{PD: pd, Contexts: 4, Backend: dc.Hardware})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, i.Close())
+		require.NoError(t, pd.Close())
+		require.NoError(t, dev.Close())
+	})
+	return &rig{t, ctx, etcd.Start(t), i}
+}
+
+// node is a server and its membership.
+type node struct {
+	*cluster.Member
+	t       *testing.T
+	server  *server.Server
+	address string
+	served  chan error
+	ended   bool
+}
+
+// start starts a server at an address, and its membership with a weight.
+func (r *rig) start(id, address string, weight int) *node {
+	r.t.Helper()
+	log := slog.New(slog.NewTextHandler(r.t.Output(), nil)).With("id", id)
+	s, err := server.Listen(r.ctx, address, server.Config{Device: "mlx5_1", Memory: 8 << 20, DC: server.DCConfig{Responders: 1, Backend: dc.Hardware}})
+	require.NoError(r.t, err)
+	n := &node{t: r.t, server: s, address: s.Addr().String(), served: make(chan error, 1)}
+	n.Member, err = cluster.Join(s, cluster.Config{Name: "test", ID: id, Etcd: []string{r.etcd.URL}, Advertise: n.address, TTL: time.Second, Weight: &weight,
+		Client: cache.Config{DC: r.initiator}, Logger: log})
+	require.NoError(r.t, err)
+	go func() { n.served <- s.Serve(context.Background()) }()
+	r.t.Cleanup(n.end)
+	return n
+}
+
+// end ends a server as a crash does.
+func (n *node) end() {
+	if n.ended {
+		return
+	}
+	n.ended = true
+	require.NoError(n.t, n.Close())
+	require.NoError(n.t, n.Close(), "once more")
+	require.NoError(n.t, n.server.Close())
+	require.ErrorIs(n.t, <-n.served, server.ErrClosed)
+}
+
+// owns waits until a server owns so many shards.
+func (n *node) owns(shards int) {
+	n.t.Helper()
+	require.Eventually(n.t, func() bool { return n.Status().Shards == shards }, stuck, 5*time.Millisecond, "%d shards", shards)
+}
+
+func (r *rig) dial(addresses ...string) *cache.Cluster {
+	r.t.Helper()
+	c, err := cache.DialCluster(r.ctx, addresses, cache.ClusterConfig{Config: cache.Config{DC: r.initiator}})
+	require.NoError(r.t, err)
+	r.t.Cleanup(func() { require.NoError(r.t, c.Close()) })
+	return c
+}
+
+func key(i int) []byte { return fmt.Appendf(nil, "key %d", i) }

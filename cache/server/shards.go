@@ -1,0 +1,198 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goverbs/goverbs/cache/internal/place"
+	"github.com/goverbs/goverbs/cache/internal/snapshot"
+	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/kv"
+)
+
+// ShardState is what a server of a cluster does with a shard.
+type ShardState uint8
+
+const (
+	ShardForeign  ShardState = iota // it executes no calls, and has no records
+	ShardHeld                       // it executes no calls: its records become tombstones, or are imported
+	ShardReadOnly                   // it executes calls that change nothing: the next owner copies the records
+	ShardOwned                      // it executes all calls
+)
+
+// shards is what a server of a cluster serves. The server's mu guards it.
+//
+// A client checks nothing when it READs: a server has records that are alive of the shards alone that it
+// owns. Those of a shard that it hands over become tombstones before another server executes a change, and
+// those that it takes over are not in its memory before it owns them.
+type shards struct {
+	states    [place.Shards]ShardState
+	moving    int    // shards that are held or read only
+	placement []byte // as clients receive it
+	epoch     uint32 // of the placement
+	version   uint32 // rises with each placement; 0: there is none
+	joined    bool
+}
+
+// JoinCluster makes a server one of a cluster: package cluster calls it before Serve. The server owns no
+// shard until SetShard, and so executes no call of any key. It must have no records.
+func (s *Server) JoinCluster() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return fmt.Errorf("cache: join cluster: %w", ErrClosed)
+	case s.store.Stats().Items > 0 || s.cfg.Snapshot != "":
+		return errors.New("cache: join cluster: the server has records, or a snapshot, from before")
+	}
+	s.shards = &shards{}
+	return nil
+}
+
+// SetPlacement sends a message of package place, with the placement of an epoch, to all clients, and to those to come
+// before anything else. The server has a number in it; 0: it is no member.
+func (s *Server) SetPlacement(message []byte, epoch uint32, number uint8) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	h := s.shards
+	if !h.joined && number != 0 {
+		h.joined = true
+		s.store.Join(number)
+	}
+	h.placement, h.epoch, h.version = message, epoch, h.version+1
+	for _, c := range s.clients {
+		s.wake(c)
+	}
+}
+
+// SetShard sets what the server does with a shard.
+func (s *Server) SetShard(shard int, state ShardState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.shards
+	h.moving += moves(state) - moves(h.states[shard])
+	h.states[shard] = state
+}
+
+// moves returns 1 for the state of a shard that moves.
+func moves(state ShardState) int {
+	if state == ShardHeld || state == ShardReadOnly {
+		return 1
+	}
+	return 0
+}
+
+// dropSteps is how many items are looked at before others have their turn.
+const dropSteps = 1 << 12
+
+// DropShard removes the records of a shard that is held. When it returns, no client finds any of them by READs that
+// begin later.
+func (s *Server) DropShard(shard int) {
+	for next := 0; ; {
+		s.mu.Lock()
+		if s.store == nil || s.closed {
+			s.mu.Unlock()
+			return
+		}
+		next = s.store.Drop(s.now(), shard, next, dropSteps)
+		s.announce()
+		s.mu.Unlock()
+		if next == 0 {
+			return
+		}
+	}
+}
+
+// Record is a record that another server had. Left is in ms; 0: it does not expire.
+type Record struct {
+	Key, Value []byte
+	Flags      uint32
+	Attrs      uint16
+	Fetched    bool
+	CAS        uint64
+	Left       uint64
+}
+
+// Import adds a record of a shard that is held, passed after its owner has read what
+// time it has left. If all free memory is in quarantine Import waits for two leases at most, and then leaves the record
+// out, as it does with one that has expired or is too large.
+func (s *Server) Import(ctx context.Context, r *Record, passed time.Duration) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("cache: import: %w", err)
+	}
+	it := snapshot.Item(*r)
+	end := time.Now().Add(2 * s.cfg.Lease)
+	for {
+		s.mu.Lock()
+		if s.store == nil || s.closed {
+			s.mu.Unlock()
+			return fmt.Errorf("cache: import: %w", ErrClosed)
+		}
+		status := s.store.Restore(s.now(), &it, uint64((passed+time.Millisecond-1)/time.Millisecond))
+		wait := status == kv.NoMemory && s.store.Stats().Arena.Quarantine > 0
+		if s.announce(); wait {
+			s.askAll()
+		}
+		s.mu.Unlock()
+		if !wait || time.Now().After(end) {
+			return nil
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("cache: import: %w", ctx.Err())
+		}
+	}
+}
+
+// execute carries out a request, unless another server of the cluster has the key. s.mu must be held.
+func (s *Server) execute(q *wire.Request) wire.Reply {
+	if s.shards == nil {
+		if q.Op != wire.OpList {
+			return s.store.Do(s.now(), q)
+		}
+	} else if s.shards.serves(q) {
+		return s.store.Do(s.now(), q)
+	}
+	return wire.Reply{ID: q.ID, Epoch: s.epoch, Reply: kv.Reply{Status: wire.WrongServer, Clock: s.now()}}
+}
+
+// executeLocal carries out a request of this process likewise. s.mu must be held.
+func (s *Server) executeLocal(q *kv.Request) wire.Reply {
+	if s.shards == nil || s.shards.serves(&wire.Request{Request: *q}) {
+		return s.store.DoLocal(s.now(), q)
+	}
+	return wire.Reply{Epoch: s.epoch, Reply: kv.Reply{Status: wire.WrongServer, Clock: s.now()}}
+}
+
+// serves reports whether a request is executed. A flush is executed if the client has the server's placement, and so
+// sends it to all owners, and if no copy of a shard may be under way.
+func (h *shards) serves(q *wire.Request) bool {
+	switch q.Op {
+	case kv.OpFlush:
+		return h.moving == 0 && (q.Placement == 0 || q.Placement == h.epoch)
+	case wire.OpList:
+		return q.Delta < place.Shards && h.states[q.Delta] >= ShardReadOnly
+	}
+	switch h.states[place.ShardOf(q.Key)] {
+	case ShardOwned:
+		return true
+	case ShardReadOnly:
+		return q.ReadOnly
+	}
+	return false
+}
+
+// gatherPlacement appends the placement if a client does not have it. s.mu must be held.
+func (s *Server) gatherPlacement(c *client, out []byte) []byte {
+	if s.shards != nil && c.placed != s.shards.version {
+		c.placed = s.shards.version
+		out = wire.AppendPlacement(out, s.epoch, s.shards.placement)
+	}
+	return out
+}

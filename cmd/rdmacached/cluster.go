@@ -1,0 +1,96 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/cache/cluster"
+)
+
+// clusterConfig is the membership in a cluster, in the configuration file.
+type clusterConfig struct {
+	Name      string   `json:"name"`
+	ID        string   `json:"id"`
+	Etcd      []string `json:"etcd"`
+	Advertise string   `json:"advertise"`
+	Weight    *int     `json:"weight"`
+	Zone      string   `json:"zone"`
+	TTL       duration `json:"ttl"`
+	Drain     duration `json:"drain"`
+}
+
+// defaultDrain is how long a server that ends may take to hand over its shards.
+const defaultDrain = time.Minute
+
+// member returns the configuration for package cluster.
+func (c *clusterConfig) member(key []byte, log *slog.Logger) cluster.Config {
+	return cluster.Config{
+		Name: c.Name, ID: c.ID, Etcd: c.Etcd, Advertise: c.Advertise, Weight: c.Weight, Zone: c.Zone, TTL: time.Duration(c.TTL),
+		Client: cache.Config{Key: key, Logger: log}, Logger: log,
+	}
+}
+
+// checkCluster returns what is wrong with the membership and with the settings that go with it.
+func (c *config) checkCluster() error {
+	if c.Cluster == nil {
+		return nil
+	}
+	for what, there := range map[string]bool{"tenants": len(c.Tenants) > 0, "snapshot": c.Snapshot != "", "gateway": c.Gateway.Listen != ""} {
+		if there {
+			return at(what, fmt.Errorf("%q and \"cluster\" exclude each other", what))
+		}
+	}
+	if err := c.Cluster.member(nil, nil).Check(); err != nil {
+		return at("cluster", err)
+	}
+	return nil
+}
+
+// join makes the server a member, if the configuration has a cluster.
+func (d *service) join(key []byte) (err error) {
+	if c := d.config.Cluster; c != nil {
+		d.member, err = cluster.Join(d.cache, c.member(key, d.log))
+	}
+	return err
+}
+
+// leave hands over the shards, for as long as the configuration says.
+func (d *service) leave(ctx context.Context) {
+	if d.member == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(time.Duration(d.config.Cluster.Drain), defaultDrain))
+	defer cancel()
+	switch err := d.member.Drain(ctx); {
+	case errors.Is(err, cluster.ErrLast):
+		d.log.Info("the records are lost: there is no other member of the cluster")
+	case err != nil:
+		d.log.Error("records are lost: not all shards were handed over", "error", err)
+	}
+}
+
+// follow waits until ctx ends, and returns an error if the membership ends before.
+func (d *service) follow(ctx context.Context) error {
+	if d.member == nil {
+		return nil
+	}
+	select {
+	case <-d.member.Done():
+		return d.member.Err()
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// closeMember ends the membership.
+func (d *service) closeMember() error {
+	if d.member == nil {
+		return nil
+	}
+	return d.member.Close()
+}
