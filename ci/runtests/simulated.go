@@ -66,7 +66,7 @@ func (r *runner) simulations() []*job {
 	add("pacer", twoMLX5, "./pacer", "", "NotAllocate", release)
 	// Hits through an initiator are all of it that a device without addresses can have.
 	add("cache", twoMLX5, "./cache", "TestSimulated", "", release)
-	add("cluster", twoMLX5, "./cache/cluster", "", "", release) // with a real etcd
+	add("cluster", twoMLX5, "./cache/cluster", "", "", release)         // with a real etcd
 	add("bench", "mlx5,mlx5,efa", "./ci/bench/native", "", "", release) // each row in small
 	for _, order := range words("efa efa:reverse") {
 		add("srd-"+strings.ReplaceAll(order, ":", "-"), order, "./srd", "Lengths|Faults|Incast", "", release)
