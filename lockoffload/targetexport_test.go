@@ -23,10 +23,11 @@ func SetClock(shows func(time.Time) time.Time) (setRight func()) {
 	now = func() time.Time { return shows(boottime.Now()) }
 	times = func(c *verbs.Call) (posted, over time.Duration) {
 		posted, over = driver.Times(c)
+		posted = time.Duration(shows(time.Unix(0, int64(posted))).UnixNano()) // read first, shown first
 		if over != 0 {
 			over = time.Duration(shows(time.Unix(0, int64(over))).UnixNano())
 		}
-		return time.Duration(shows(time.Unix(0, int64(posted))).UnixNano()), over
+		return posted, over
 	}
 	return func() { now, times = boottime.Now, driver.Times }
 }
