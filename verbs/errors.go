@@ -62,7 +62,8 @@ type OpError = operr.Error
 // InFlightError is the error of a call when its context ended while the device had its
 // requests. It matches the context's error. The requests stay under way: the device may
 // still read and write the memory that they name, and they may still be executed. So the
-// program must leave that memory alone until Done is closed; Err then returns their result.
+// program must leave that memory alone until Done() is closed. Err() then returns their result, which
+// is nil if they were executed. errors.As finds an *InFlightError.
 type InFlightError = operr.InFlight
 
 func opError(op, object string, err error, detail ...any) error {

@@ -294,8 +294,8 @@ func localMemory(s SGE) string {
 	return "local memory"
 }
 
-// SGE is one entry of a scatter/gather list: a piece of registered local
-// memory.
+// SGE is one entry of a scatter/gather list: a piece of registered local memory, with the fields
+// Addr (uint64), Length (uint32, in bytes) and LKey (uint32) of struct ibv_sge.
 type SGE = cgo.SGE
 
 // A message has at most 2^31 bytes; longer entries mark refused ranges.
