@@ -42,7 +42,7 @@ func sameErrors(t *testing.T, a, b *host) {
 			return within(testTimeout, e, bad)
 		}, []error{verbs.WCRemoteAccess}, true},
 		{"long WRITE with immediate without receive", func(_ *testing.T, e end) error { // which hardware waits for
-			return within(100*time.Millisecond, e, dc.Request{Op: dc.WriteImm, Local: a.mr.SGE(0, 16<<10), Remote: b.mr.Region().At(0)})
+			return within(2*time.Second, e, dc.Request{Op: dc.WriteImm, Local: a.mr.SGE(0, 16<<10), Remote: b.mr.Region().At(0)})
 		}, []error{dc.ErrSession}, false},
 		{"target closed", func(t *testing.T, e end) error {
 			do(t, e.i, e.p, a.write(1, b, 0))
