@@ -61,7 +61,7 @@ func (s *session) get(ctx context.Context, key, dst []byte, grow bool) (Item, er
 	if s.by == TCP {
 		return s.ask(ctx, key, dst, grow)
 	}
-	begun := s.elapsed()
+	timed, begun := s.timed()
 	s.mu.Lock()
 	sec, ok := s.enter()
 	if !ok {
@@ -92,13 +92,18 @@ func (s *session) get(ctx context.Context, key, dst []byte, grow bool) (Item, er
 		}
 	case v == mirror.Hit:
 		n.hits.Add(1)
-		if s.took(latency.Read, begun); due {
+		if timed {
+			s.tookEach(latency.Read, begun, sampling)
+		}
+		if due {
 			runtime.Gosched()
 		}
 		return shortened(it, dst, grow)
 	case v == absent:
 		n.misses.Add(1)
-		s.took(latency.Read, begun)
+		if timed {
+			s.tookEach(latency.Read, begun, sampling)
+		}
 		return Item{}, ErrNotFound
 	}
 	return s.ask(ctx, key, dst, grow)

@@ -54,7 +54,7 @@ var metrics = []prom.Metric[cache.Stats]{
 	prom.Count("reads_refused", "READs that found something else than the map says.", func(s *cache.Stats) uint64 { return s.Refused }),
 	prom.Count("reads_blocked", "READs through an initiator that failed.", func(s *cache.Stats) uint64 { return s.Blocked }),
 	prom.Count("calls", "Messages to the server.", func(s *cache.Stats) uint64 { return s.Calls }),
-	prom.Histograms("operation_seconds", "Times of operations: read is a get by READs alone, get one by a call.", prom.Latency, []string{"operation", "transport"},
+	prom.Histograms("operation_seconds", "Times of operations: read is a get by READs alone, of which one in eight is timed and counts eight times, get one by a call.", prom.Latency, []string{"operation", "transport"},
 		func(s *cache.Stats, put prom.PutHistogram) {
 			for i := range s.Latencies {
 				l := &s.Latencies[i]

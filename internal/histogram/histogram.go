@@ -41,9 +41,12 @@ type Atomic struct {
 }
 
 // Add counts a value.
-func (a *Atomic) Add(v uint64) {
-	a.n[bucket(v)].Add(1)
-	a.sum.Add(v)
+func (a *Atomic) Add(v uint64) { a.AddTimes(v, 1) }
+
+// AddTimes counts a value n times: it stands for others, of which only it was measured.
+func (a *Atomic) AddTimes(v, n uint64) {
+	a.n[bucket(v)].Add(n)
+	a.sum.Add(v * n)
 }
 
 // Load returns the counts. Values that are added meanwhile may be in the sum alone, or not be in

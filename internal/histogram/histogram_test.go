@@ -40,6 +40,15 @@ func TestConcurrentAdd(t *testing.T) {
 	require.EqualValues(t, 4*999*500, c.Sum)
 }
 
+func TestAddTimes(t *testing.T) {
+	var a, b Atomic
+	a.AddTimes(1000, 3)
+	for range 3 {
+		b.Add(1000)
+	}
+	require.Equal(t, b.Load(), a.Load())
+}
+
 func TestAddAllocatesNothing(t *testing.T) {
 	var a Atomic
 	require.Zero(t, testing.AllocsPerRun(100, func() { a.Add(5) }))

@@ -68,7 +68,12 @@ type Table struct {
 
 // Add counts an operation.
 func (t *Table) Add(by Transport, op Op, took time.Duration) {
-	t.all[by][op].Add(uint64(max(took, 0)))
+	t.AddTimes(by, op, took, 1)
+}
+
+// AddTimes counts an operation that stands for n.
+func (t *Table) AddTimes(by Transport, op Op, took time.Duration, n uint64) {
+	t.all[by][op].AddTimes(uint64(max(took, 0)), n)
 }
 
 // Latency is how long the operations of one kind took that went by one transport.
