@@ -93,10 +93,16 @@ func (t *Target) Rerelease(slot int, between func(), next uint64) error {
 
 // BreakControl brings the control queue pair to error, as a device does that cannot
 // send a datagram.
-func (i *Initiator) BreakControl() error { return i.be.(*software).ctl.qp.ToError() }
+func (i *Initiator) BreakControl() error { return i.be.(*software).ctl.fail() }
 
 // BreakControl is [Initiator.BreakControl] of a target.
-func (t *Target) BreakControl() error { return t.be.(*softwareTarget).ctl.qp.ToError() }
+func (t *Target) BreakControl() error { return t.be.(*softwareTarget).ctl.fail() }
+
+func (c *Control) fail() error {
+	c.mu.Lock() // not amid a restart
+	defer c.mu.Unlock()
+	return c.qp.ToError()
+}
 
 // HoldOverRestart has the target's control queue restart when a message that was sent has
 // been polled and not handled yet, handles that then, and returns the number of receives
