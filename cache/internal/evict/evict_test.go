@@ -119,10 +119,20 @@ func TestCountsWithinARound(t *testing.T) {
 	const first, last = 0, 15 << 32
 	s.add(first, 8)
 	s.add(last, 8)
+	require.Equal(t, []int{8, 8}, []int{s.count(first), s.count(last)})
 	for s.hand == 0 {
 		s.add(5<<32, 1)
 	}
 	require.Equal(t, []int{8, 8}, []int{s.count(first), s.count(last)})
+}
+
+// The hand moves with the last access of a block's share.
+func TestHandMoves(t *testing.T) {
+	s := sketch{blocks: make([]block, 16)}
+	s.add(0, window*perBlock-1)
+	require.Zero(t, s.hand)
+	s.add(0, 1)
+	require.Equal(t, 1, s.hand)
 }
 
 // Of items that are alike the oldest goes first, and of items with as many accesses the longest.
