@@ -239,7 +239,12 @@ func (c *CQ) look() {
 		}
 		return
 	}
-	if c.wait.file != nil {
+	c.routing.Lock()
+	defer c.routing.Unlock()
+	if c.routed() || c.stash.Load() != nil {
+		return
+	}
+	if c.wait.file != nil { // after routing, which routeTo holds while it waits for the waiter to leave
 		select {
 		case c.wait.waiter <- struct{}{}:
 			defer func() { <-c.wait.waiter }()
@@ -247,11 +252,6 @@ func (c *CQ) look() {
 			c.wake()
 			return
 		}
-	}
-	c.routing.Lock()
-	defer c.routing.Unlock()
-	if c.routed() || c.stash.Load() != nil {
-		return
 	}
 	s := &stash{}
 	s.mu.Lock()

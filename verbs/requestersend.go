@@ -62,10 +62,19 @@ func (r *Requester) sendAndPoll(s *slot, n int, spins uint32) (over bool, err er
 // handOut delivers the first n completions of the router's, and releases the poll lock. over
 // reports that the current list is over.
 func (r *Requester) handOut(n int) (over bool) {
+	published := false
+	defer func() { // also if another request's function panics, and its failure looked for lists in flight before
+		if !published {
+			return
+		}
+		if life, cause := r.qp.ended(); cause != nil {
+			go r.flushBeside(life, cause)
+		}
+	}()
 	defer r.router.pollLock.Release()
-	defer func() { // also if another request's function panics
+	defer func() {
 		if s := r.current; s != nil {
-			r.current = nil
+			r.current, published = nil, true
 			r.publish(s)
 		}
 	}()

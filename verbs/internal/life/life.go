@@ -125,9 +125,12 @@ func (l *Life) MarkDestroyed() { l.destroyed = true }
 func (l *Life) Destroyed() bool { return l.destroyed }
 
 // WaitIdle waits for calls in progress to return, which must end by themselves, as all on
-// the data path do. New calls may begin meanwhile.
+// the data path do. New calls may begin meanwhile. Close may be waiting for the same calls.
 func (l *Life) WaitIdle() {
-	for pause := backoff.New(time.Microsecond, time.Millisecond); l.users.Load() > 0; pause.Sleep() {
+	for pause := backoff.New(time.Microsecond, time.Millisecond); ; pause.Sleep() {
+		if n := l.users.Load(); n == 0 || n == closedBias {
+			return
+		}
 	}
 }
 

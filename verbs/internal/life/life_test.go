@@ -88,6 +88,27 @@ func TestCloseWaitsForCallers(t *testing.T) {
 	}
 }
 
+// A call that Close waits for is in progress to WaitIdle, too.
+func TestIdleWhileClosing(t *testing.T) {
+	var l Life
+	require.True(t, l.Enter())
+	closed, idle := make(chan error), make(chan struct{})
+	go func() { closed <- l.Close("thing", nil, func() error { return nil }) }()
+	require.Eventually(t, l.Closed, time.Minute, time.Millisecond)
+	go func() {
+		l.WaitIdle()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+		t.Error("a call is in progress")
+	case <-time.After(50 * time.Millisecond):
+	}
+	l.Exit()
+	<-idle
+	require.NoError(t, <-closed)
+}
+
 // A second Close waits for the first and returns its result.
 func TestConcurrentCloseIsOneClose(t *testing.T) {
 	for _, failing := range []int32{0, 1, 3} {
