@@ -4,6 +4,7 @@ package pacer_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -95,4 +96,57 @@ func TestWrapRefusesUnfinishedRequests(t *testing.T) {
 		require.EqualValues(t, 7, wcs[0].ID())
 		require.False(t, refused())
 	}
+}
+
+// A Wrap looks at the completion queue, as a keep-alive does, and the first requester of another
+// queue pair takes it over: neither waits for what the other has.
+func TestWrapBesideARequester(t *testing.T) {
+	r := newRig(t, pacer.Config{})
+	cq := r.cq()
+	open := func() *verbs.QP {
+		qp, err := r.a.pd.CreateQP(verbs.QPConfig{SendCQ: cq, GID: r.a.gid})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, qp.Close()) })
+		r.connect(qp, r.peer())
+		return qp
+	}
+	other, stop, over := open(), make(chan struct{}), make(chan error)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				close(over)
+				return
+			default:
+			}
+			q, err := verbs.NewRequester(other, verbs.RequesterConfig{})
+			if err == nil {
+				err = q.Close()
+			}
+			if err != nil && !errors.Is(err, verbs.ErrInUse) {
+				over <- err
+				return
+			}
+		}
+	}()
+	for range 40 {
+		qp, wrapped := open(), make(chan error)
+		go func() {
+			q, err := r.p.Wrap(qp, cq, pacer.FlowConfig{})
+			if err == nil {
+				err = q.Close()
+			}
+			wrapped <- err
+		}()
+		select {
+		case err := <-wrapped:
+			if err != nil {
+				require.ErrorIs(t, err, verbs.ErrInUse)
+			}
+		case <-within(t).Done():
+			t.Fatal("they wait for each other")
+		}
+	}
+	close(stop)
+	require.NoError(t, <-over)
 }
