@@ -7,37 +7,38 @@ import (
 	"time"
 )
 
-// Get returns the record of a key: see [Client.Get].
-func (c *Cluster) Get(ctx context.Context, key []byte) (Item, error) {
+// follow calls do with the routes, and again while it was not executed since keys or members move.
+func (c *Cluster) follow(ctx context.Context, do func(*routes) error) error {
 	for n := 0; ; n++ {
 		r := c.routes.Load()
-		it, err := r.server(key).Get(ctx, key)
+		err := do(r)
 		if !c.again(ctx, r, n, err) {
-			return it, c.missed(err)
-		}
-	}
-}
-
-// GetInto is Get into the caller's memory: see [Client.GetInto].
-func (c *Cluster) GetInto(ctx context.Context, key, dst []byte) (Item, error) {
-	for n := 0; ; n++ {
-		r := c.routes.Load()
-		it, err := r.server(key).GetInto(ctx, key, dst)
-		if !c.again(ctx, r, n, err) {
-			return it, c.missed(err)
+			return err
 		}
 	}
 }
 
 // at calls do with the client of a key's server, until that has the key.
 func (c *Cluster) at(ctx context.Context, key []byte, do func(*Client) error) error {
-	for n := 0; ; n++ {
-		r := c.routes.Load()
-		err := do(r.server(key))
-		if !c.again(ctx, r, n, err) {
-			return err
-		}
-	}
+	return c.follow(ctx, func(r *routes) error { return do(r.server(key)) })
+}
+
+// Get returns the record of a key: see [Client.Get].
+func (c *Cluster) Get(ctx context.Context, key []byte) (it Item, err error) {
+	err = c.at(ctx, key, func(one *Client) (err error) {
+		it, err = one.Get(ctx, key)
+		return err
+	})
+	return it, c.missed(err)
+}
+
+// GetInto is Get into the caller's memory: see [Client.GetInto].
+func (c *Cluster) GetInto(ctx context.Context, key, dst []byte) (it Item, err error) {
+	err = c.at(ctx, key, func(one *Client) (err error) {
+		it, err = one.GetInto(ctx, key, dst)
+		return err
+	})
+	return it, c.missed(err)
 }
 
 // part is one server's share of many keys.
@@ -108,30 +109,38 @@ func (c *Cluster) merge(parts []*part, take func(*part, int, int)) {
 // at once.
 func (c *Cluster) GetMulti(ctx context.Context, keys [][]byte, into []Result) []Result {
 	into = slices.Grow(into[:0], len(keys))[:len(keys)]
-	r := c.routes.Load()
-	c.getMulti(ctx, r, keys, into)
-	for n := 0; ; n++ {
-		var left [][]byte
-		var at []int
-		for i := range into {
-			if err := into[i].Err; err != nil && c.repeats(r, err) {
-				left, at = append(left, keys[i]), append(at, i)
-			}
-		}
-		if len(at) == 0 || !c.again(ctx, r, n, into[at[0]].Err) {
-			break
-		}
-		r = c.routes.Load()
-		results := make([]Result, len(left))
-		c.getMulti(ctx, r, left, results)
-		for i, to := range at {
-			into[to] = results[i]
-		}
-	}
+	followMulti(ctx, c, keys, into, func(r *Result) error { return r.Err }, func(r *routes, keys [][]byte, into []Result) {
+		c.getMulti(ctx, r, keys, into)
+	})
 	for i := range into {
 		into[i].Err = c.missed(into[i].Err)
 	}
 	return into
+}
+
+// followMulti calls do with the routes for all of in, and again for those whose results have an error that says that
+// they were not executed since keys or members move.
+func followMulti[In, Out any](ctx context.Context, c *Cluster, in []In, out []Out, failure func(*Out) error, do func(*routes, []In, []Out)) {
+	r := c.routes.Load()
+	do(r, in, out)
+	for n := 0; ; n++ {
+		var left []In
+		var at []int
+		for i := range out {
+			if c.repeats(r, failure(&out[i])) {
+				left, at = append(left, in[i]), append(at, i)
+			}
+		}
+		if len(at) == 0 || !c.again(ctx, r, n, failure(&out[at[0]])) {
+			return
+		}
+		r = c.routes.Load()
+		results := make([]Out, len(left))
+		do(r, left, results)
+		for i, to := range at {
+			out[to] = results[i]
+		}
+	}
 }
 
 func (c *Cluster) getMulti(ctx context.Context, r *routes, keys [][]byte, into []Result) {
@@ -150,26 +159,10 @@ func (c *Cluster) Set(ctx context.Context, key []byte, it Item, ttl time.Duratio
 // SetMulti stores many records: see [Client.SetMulti]. It sends to all servers at once.
 func (c *Cluster) SetMulti(ctx context.Context, puts []Entry, into []error) []error {
 	into = slices.Grow(into[:0], len(puts))[:len(puts)]
-	r := c.routes.Load()
-	c.setMulti(ctx, r, puts, into)
-	for n := 0; ; n++ {
-		var left []Entry
-		var at []int
-		for i := range into {
-			if into[i] != nil && c.repeats(r, into[i]) {
-				left, at = append(left, puts[i]), append(at, i)
-			}
-		}
-		if len(at) == 0 || !c.again(ctx, r, n, into[at[0]]) {
-			return into
-		}
-		r = c.routes.Load()
-		errs := make([]error, len(left))
-		c.setMulti(ctx, r, left, errs)
-		for i, to := range at {
-			into[to] = errs[i]
-		}
-	}
+	followMulti(ctx, c, puts, into, func(err *error) error { return *err }, func(r *routes, puts []Entry, into []error) {
+		c.setMulti(ctx, r, puts, into)
+	})
+	return into
 }
 
 func (c *Cluster) setMulti(ctx context.Context, r *routes, puts []Entry, into []error) {
@@ -246,11 +239,7 @@ func (c *Cluster) TTL(ctx context.Context, key []byte) (v time.Duration, err err
 // FlushAll removes all records of all servers. The error joins the errors of the servers
 // that did not, or may not have done so.
 func (c *Cluster) FlushAll(ctx context.Context) error {
-	for n := 0; ; n++ {
-		r := c.routes.Load()
-		err := r.each(func(one *Client) error { return one.flush(ctx, r.epoch) })
-		if !c.again(ctx, r, n, err) {
-			return err
-		}
-	}
+	return c.follow(ctx, func(r *routes) error {
+		return r.each(func(one *Client) error { return one.flush(ctx, r.epoch) })
+	})
 }

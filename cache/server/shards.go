@@ -152,30 +152,36 @@ func (s *Server) Import(ctx context.Context, r *Record, passed time.Duration) er
 
 // execute carries out a request, unless another server of the cluster has the key. s.mu must be held.
 func (s *Server) execute(q *wire.Request) wire.Reply {
-	if s.shards == nil {
-		if q.Op != wire.OpList {
-			return s.store.Do(s.now(), q)
-		}
-	} else if s.shards.serves(q) {
-		return s.store.Do(s.now(), q)
+	executed := q.Op != wire.OpList
+	if s.shards != nil {
+		executed = s.shards.serves(&q.Request, q.Placement, q.ReadOnly)
 	}
-	return wire.Reply{ID: q.ID, Epoch: s.epoch, Reply: kv.Reply{Status: wire.WrongServer, Clock: s.now()}}
+	if !executed {
+		return s.wrongServer(q.ID)
+	}
+	return s.store.Do(s.now(), q)
 }
 
 // executeLocal carries out a request of this process likewise. s.mu must be held.
 func (s *Server) executeLocal(q *kv.Request) wire.Reply {
-	if s.shards == nil || s.shards.serves(&wire.Request{Request: *q}) {
-		return s.store.DoLocal(s.now(), q)
+	if s.shards != nil && !s.shards.serves(q, 0, false) {
+		return s.wrongServer(0)
 	}
-	return wire.Reply{Epoch: s.epoch, Reply: kv.Reply{Status: wire.WrongServer, Clock: s.now()}}
+	return s.store.DoLocal(s.now(), q)
 }
 
-// serves reports whether a request is executed. A flush is executed if the client has the server's placement, and so
-// sends it to all owners, and if no copy of a shard may be under way.
-func (h *shards) serves(q *wire.Request) bool {
+// wrongServer returns the reply to a request that is not executed. s.mu must be held.
+func (s *Server) wrongServer(id uint64) wire.Reply {
+	return wire.Reply{ID: id, Epoch: s.epoch, Reply: kv.Reply{Status: wire.WrongServer, Clock: s.now()}}
+}
+
+// serves reports whether a request is executed, which is for a placement and may be known to change nothing. A flush is
+// executed if the client has the server's placement, and so sends it to all owners, and if no copy of a shard may be
+// under way.
+func (h *shards) serves(q *kv.Request, placement uint32, readOnly bool) bool {
 	switch q.Op {
 	case kv.OpFlush:
-		return h.moving == 0 && (q.Placement == 0 || q.Placement == h.epoch)
+		return h.moving == 0 && (placement == 0 || placement == h.epoch)
 	case wire.OpList:
 		return q.Delta < place.Shards && h.states[q.Delta] >= ShardReadOnly
 	}
@@ -183,7 +189,7 @@ func (h *shards) serves(q *wire.Request) bool {
 	case ShardOwned:
 		return true
 	case ShardReadOnly:
-		return q.ReadOnly
+		return readOnly
 	}
 	return false
 }
