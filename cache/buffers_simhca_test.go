@@ -21,7 +21,7 @@ import (
 func TestSimulatedMemoryOfLongGets(t *testing.T) {
 	const most, left = 16 << 20, 1 << 20
 	ctx := within(t)
-	s, i := simulated(t, server.Config{Memory: 64 << 20, MaxValue: 24 << 20})
+	s, i := simulatedPair(t, server.Config{Memory: 64 << 20, MaxValue: 24 << 20})
 	c, err := cache.Dial(ctx, s.Addr().String(), cache.Config{DC: i, MaxRecord: 32 << 20})
 	require.NoError(t, err)
 	defer c.Close()

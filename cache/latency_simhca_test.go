@@ -19,7 +19,7 @@ import (
 // the target and calls by TCP, and of this process. Of READs one in eight is timed, and counts eight times.
 func TestSimulatedLatencies(t *testing.T) {
 	ctx := within(t)
-	s, i := simulated(t, server.Config{})
+	s, i := simulatedPair(t, server.Config{})
 	through, err := cache.Dial(ctx, s.Addr().String(), cache.Config{DC: i})
 	require.NoError(t, err)
 	defer through.Close()

@@ -8,8 +8,6 @@ import (
 	"context"
 	"math"
 	"net"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,21 +15,19 @@ import (
 
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
+	"github.com/goverbs/goverbs/cache/internal/driver/simulated"
 	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/cache/server"
 	_ "github.com/goverbs/goverbs/cgo/simhca"
 	"github.com/goverbs/goverbs/dc"
 	"github.com/goverbs/goverbs/internal/canceltest"
-	"github.com/goverbs/goverbs/verbs"
 )
 
 // simulatedServer returns a server on a simulated device, which is closed with the test.
 func simulatedServer(t *testing.T, cfg server.Config) *server.Server {
 	t.Helper()
-	if !strings.HasPrefix(os.Getenv("SIMHCA"), "mlx5") {
-		t.Skip(`needs SIMHCA="mlx5,mlx5"`)
-	}
+	simulated.Require(t)
 	cfg.Device, cfg.Memory = "mlx5_1", cmp.Or(cfg.Memory, 4<<20)
 	s, err := server.Listen(t.Context(), "127.0.0.1:0", cfg)
 	require.NoError(t, err)
@@ -44,29 +40,19 @@ func simulatedServer(t *testing.T, cfg server.Config) *server.Server {
 	return s
 }
 
-// simulated returns such a server, and an initiator with two DCIs on another device.
-func simulated(t *testing.T, cfg server.Config) (*server.Server, *dc.Initiator) {
+// simulatedPair returns such a server, and an initiator with two DCIs on another device.
+func simulatedPair(t *testing.T, cfg server.Config) (*server.Server, *dc.Initiator) {
 	t.Helper()
 	cfg.DC = server.DCConfig{Responders: 1, Backend: dc.Hardware}
 	s := simulatedServer(t, cfg)
-	dev, err := verbs.Open("mlx5_0", verbs.DeviceConfig{})
-	require.NoError(t, err)
-	pd, err := dev.AllocPD()
-	require.NoError(t, err)
-	i, err := dc.NewInitiator(dc.InitiatorConfig{PD: pd, Contexts: 2, Backend: dc.Hardware})
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		require.NoError(t, i.Close())
-		require.NoError(t, pd.Close())
-		require.NoError(t, dev.Close())
-	})
+	i := simulated.Initiator(t, 2)
 	require.True(t, i.Hardware())
 	return s, i
 }
 
 // Writers, readers and an evicting server, as [TestWritersReadersEvictors] has them, READ by DCIs.
 func TestSimulatedWritersReadersEvictors(t *testing.T) {
-	s, i := simulated(t, server.Config{Memory: 256 << 10, Lease: 10 * time.Second, Log: 256})
+	s, i := simulatedPair(t, server.Config{Memory: 256 << 10, Lease: 10 * time.Second, Log: 256})
 	tortureAll(t, s, torturedFor(t, 2*time.Second), math.MaxUint64, func(n int) *cache.Client {
 		c, err := cache.Dial(t.Context(), s.Addr().String(), cache.Config{DC: i, MapBytes: torturedMaps[n]})
 		require.NoError(t, err)
@@ -80,7 +66,7 @@ func TestSimulatedWritersReadersEvictors(t *testing.T) {
 // client is gone that may know it, the others READ through the new one.
 func TestSimulatedCache(t *testing.T) {
 	ctx := within(t)
-	s, i := simulated(t, server.Config{Memory: 4 << 20, Lease: time.Second})
+	s, i := simulatedPair(t, server.Config{Memory: 4 << 20, Lease: time.Second})
 	dial := func() *cache.Client {
 		c, err := cache.Dial(ctx, s.Addr().String(), cache.Config{DC: i})
 		require.NoError(t, err)

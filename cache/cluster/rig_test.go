@@ -6,8 +6,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,11 +13,11 @@ import (
 
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/cache/cluster"
+	"github.com/goverbs/goverbs/cache/internal/driver/simulated"
 	"github.com/goverbs/goverbs/cache/server"
 	_ "github.com/goverbs/goverbs/cgo/simhca"
 	"github.com/goverbs/goverbs/ci/etcd"
 	"github.com/goverbs/goverbs/dc"
-	"github.com/goverbs/goverbs/verbs"
 )
 
 // stuck is when a test is taken for one that hangs.
@@ -35,22 +33,9 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	if !strings.HasPrefix(os.Getenv("SIMHCA"), "mlx5") {
-		t.Skip(`needs SIMHCA="mlx5,mlx5"`)
-	}
+	i := simulated.Initiator(t, 4)
 	ctx, cancel := context.WithTimeout(t.Context(), stuck)
 	t.Cleanup(cancel)
-	dev, err := verbs.Open("mlx5_0", verbs.DeviceConfig{})
-	require.NoError(t, err)
-	pd, err := dev.AllocPD()
-	require.NoError(t, err)
-	i, err := dc.NewInitiator(dc.InitiatorConfig{PD: pd, Contexts: 4, Backend: dc.Hardware})
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		require.NoError(t, i.Close())
-		require.NoError(t, pd.Close())
-		require.NoError(t, dev.Close())
-	})
 	return &rig{t, ctx, etcd.Start(t), i}
 }
 

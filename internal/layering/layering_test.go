@@ -58,11 +58,12 @@ var below = map[string][]string{
 	"cache/kv":                     {},
 	"cache/internal":               {"cache/kv", "internal"},
 	// What client and server share on the device.
-	"cache/internal/driver": {"cache/kv", "cache/internal", "verbs"},
+	"cache/internal/driver":           {"cache/kv", "cache/internal", "verbs"},
+	"cache/internal/driver/simulated": {"dc", "verbs"}, // for tests alone
 }
 
 // forTests are what tests of all rooms may import: helpers, and stand-ins below.
-var forTests = []string{"ci", "cgo", "internal", "verbs", "verbs/internal/rig"}
+var forTests = []string{"ci", "cgo", "internal", "verbs", "verbs/internal/rig", "cache/internal/driver/simulated"}
 
 // room is the folder of below that a package is in, or else its first one.
 func room(pkg string) string {
