@@ -75,18 +75,10 @@
 // Members of a cluster share the keys by a table in etcd, and servers join and leave while it serves (package
 // cluster). Clients name one or more of them ([github.com/goverbs/goverbs/cache.DialCluster]), and learn of the others:
 //
-//	"cluster": {
-//		"name": "prod",
-//		"id": "h1",
-//		"etcd": ["http://10.77.0.2:2379"],
-//		"advertise": "10.77.0.2:7481",
-//		"weight": 1,
-//		"zone": "a",
-//		"ttl": "3s",
-//		"drain": "60s"
-//	}
+//	"cluster": {"name": "prod", "id": "h1", "etcd": ["http://10.77.0.2:2379"], "advertise": "10.77.0.2:7481",
+//		"weight": 1, "zone": "a", "ttl": "3s", "drain": "60s"}
 //
-// "id" names this server for good, and "advertise" is its address for clients and other members, who all need the
+// "id" names this server for good, and "advertise" is its address for clients and other members. All members need the
 // same "key". "weight" is its part of the keys, by default 1; "drain" is how long a server that ends may take to hand over
 // its keys. A server that dies keeps its keys: they are unavailable until it is back, without records. There can be no
 // tenants, snapshot or gateway yet. A changed key file applies to the member's own connections after a restart.
