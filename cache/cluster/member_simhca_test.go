@@ -97,8 +97,7 @@ func fill(t *testing.T, ctx context.Context, c *cache.Cluster) {
 // again. Under load no request fails, nothing is missed, and no change is lost.
 func TestSimulatedJoinAndDrain(t *testing.T) {
 	r := newRig(t)
-	a := r.start("a", "127.0.0.1:0", heavy)
-	a.owns(shards)
+	a := r.first()
 	c := r.dial(a.address)
 	fill(t, r.ctx, c)
 	l := r.load(c)
@@ -138,8 +137,7 @@ func TestSimulatedJoinAndDrain(t *testing.T) {
 // A flush that goes on while shards move removes all records that were there before.
 func TestSimulatedFlushBesideMoves(t *testing.T) {
 	r := newRig(t)
-	a := r.start("a", "127.0.0.1:0", heavy)
-	a.owns(shards)
+	a := r.first()
 	c := r.dial(a.address)
 	b := r.start("b", "127.0.0.1:0", 1)
 	for n := 0; b.Status().Shards < share; n++ {
@@ -207,8 +205,7 @@ func TestSimulatedNextLife(t *testing.T) {
 // While etcd is silent the members serve, and go on afterwards.
 func TestSimulatedSilentEtcd(t *testing.T) {
 	r := newRig(t)
-	a := r.start("a", "127.0.0.1:0", heavy)
-	a.owns(shards)
+	a := r.first()
 	c := r.dial(a.address)
 	fill(t, r.ctx, c)
 	r.etcd.Stop(t)

@@ -49,6 +49,14 @@ type node struct {
 	ended   bool
 }
 
+// first starts the first member, and returns it when it owns all shards.
+func (r *rig) first() *node {
+	r.t.Helper()
+	a := r.start("a", "127.0.0.1:0", heavy)
+	a.owns(shards)
+	return a
+}
+
 // start starts a server at an address, and its membership with a weight.
 func (r *rig) start(id, address string, weight int) *node {
 	r.t.Helper()
