@@ -64,8 +64,8 @@
 //     by itself.
 //   - Locks of a client that dies are free again after at most three leases. Recovery takes less
 //     than two when the target itself is not late, plus 200 ms or half a lease, whichever is
-//     less, if a WRITE was executed in part. Before others have the locks, the target fences the
-//     client: no late request of it is executed, whatever the client does.
+//     less, if a WRITE was executed in part. Before others have the locks, the target fences off
+//     the client: no late request of it is executed, whatever the client does.
 //   - A client relies on its locks for one lease from the posting of the last heartbeat that was
 //     acknowledged. After that [Lock.Lost] is closed, no further WRITE is posted, and the queue
 //     pair goes to ERROR. Leases count while the host is suspended: a client that wakes up after
