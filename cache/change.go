@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/cache/kv"
 )
 
-// Changes are calls. When one returns nil, a READ of any client that begins later sees
+// Changes are RPCs. When one returns nil, a READ of any client that begins later sees
 // the change, or a later one. An error that matches [ErrOutcomeUnknown] leaves open whether the
 // change was made.
 
@@ -94,7 +94,7 @@ func (c *Client) flush(ctx context.Context, placement uint32) error {
 }
 
 // TTL returns the time until a record expires, by the server's clock; 0 means never. It
-// is a call.
+// is an RPC.
 func (c *Client) TTL(ctx context.Context, key []byte) (time.Duration, error) {
 	if err := checkKey(key); err != nil {
 		return 0, opError("ttl", key, err)

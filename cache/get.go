@@ -54,7 +54,7 @@ func (c *Client) get(ctx context.Context, key, dst []byte, grow bool) (Item, err
 	}
 }
 
-// get looks the key up and READs its record, or calls the server.
+// get looks the key up and READs its record, or asks the server by an RPC.
 func (s *session) get(ctx context.Context, key, dst []byte, grow bool) (Item, error) {
 	var room [4]wire.Entry
 	n := &s.c.count
@@ -248,7 +248,7 @@ func (s *session) failed(ctx context.Context, err error) error {
 	return errEnded
 }
 
-// ask gets the record by a call.
+// ask gets the record by an RPC.
 func (s *session) ask(ctx context.Context, key, dst []byte, grow bool) (Item, error) {
 	q := wire.Request{Request: kv.Request{Op: kv.OpGet, Key: key}}
 	a, err := s.call(ctx, &q)

@@ -43,7 +43,7 @@ const (
 	WantWin                 // a get of a stale value: ask whether this client should fetch a new one
 )
 
-// Request is a call. Times are in milliseconds from its execution: 0 is never, and what is
+// Request is what a store executes. Times are in milliseconds from its execution: 0 is never, and what is
 // negative is over. The store keeps neither the request nor its slices after Do has returned.
 type Request struct {
 	Op      Op

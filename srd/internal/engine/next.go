@@ -32,7 +32,7 @@ func (e *Engine) Next(b []byte, o *Out) bool {
 		*o = Out{To: p.Addr}
 		k := &e.out
 		k.HasPart, k.HasResponse, k.HasCredit, k.RespondNow, k.More, k.Waits = false, false, false, false, false, false
-		k.Token, k.Slot, k.Line, k.Stamp, k.SubSeq = p.Remote, p.Slot, p.Ours, e.Stamp(), 0
+		k.Token, k.Slot, k.VTag, k.Stamp, k.SubSeq = p.Remote, p.Slot, p.Ours, e.Stamp(), 0
 		k.Heard = 0
 		if !e.make(p, k, o) {
 			e.Dequeue()

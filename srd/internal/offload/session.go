@@ -42,7 +42,7 @@ func (m *Machine) Receive(qpn uint32, b []byte) {
 		case p.Remote == 0: // its Welcome did not come yet, and no message here waits for it
 			p.Wanted = true
 			m.Greet(&p.Peer)
-		case k.Line != p.Theirs:
+		case k.VTag != p.Theirs:
 			m.Stats.OldEpoch++
 		default:
 			m.onFlow(p, k)

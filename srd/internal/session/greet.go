@@ -111,14 +111,14 @@ func (s *Sessions) Renew(p *Peer, epoch, token uint64, limits wire.Limits) {
 	s.Stats.Sessions++
 	s.hooks.End(p, epoch, &limits)
 	p.Epoch, p.Remote, p.Cookie, p.Limits = epoch, token, 0, limits
-	p.Theirs = wire.Line(epoch, token)
+	p.Theirs = wire.VTag(epoch, token)
 	s.hooks.Begin(p)
 	s.Establish(p)
 }
 
 // Establish goes on in the session with a peer.
 func (s *Sessions) Establish(p *Peer) {
-	p.Ours = wire.Line(p.Mine, p.Local)
+	p.Ours = wire.VTag(p.Mine, p.Local)
 	p.State = Established
 	s.hooks.Establish(p)
 	s.Enqueue(p)
