@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/internal/backoff"
 )
 
-// call is an RPC: a request that waits for its reply.
+// call is a request that waits for its reply.
 type call struct {
 	id    uint64
 	op    latency.Op
@@ -123,7 +123,7 @@ func (s *session) replied(b []byte) error {
 	return nil
 }
 
-// change sends the server a request that must not be repeated after a lost reply.
+// change calls the server with a request that must not be repeated after a lost reply.
 func (c *Client) change(ctx context.Context, op string, q *wire.Request) (wire.Reply, error) {
 	if err := checkRequest(q); err != nil {
 		return wire.Reply{}, opError(op, q.Key, err)

@@ -20,7 +20,8 @@ type Item struct {
 	CAS uint64
 }
 
-// Get returns the record of a key. Without one the error matches [ErrNotFound].
+// Get returns the record of a key. Its value is a copy that belongs to the caller. Without a
+// record the error matches [ErrNotFound].
 func (c *Client) Get(ctx context.Context, key []byte) (Item, error) {
 	return c.get(ctx, key, nil, true)
 }

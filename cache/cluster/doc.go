@@ -34,5 +34,5 @@
 //
 // Each member writes and reads a few KiB of etcd every sixth of the TTL. etcd keeps the history of its keys until it
 // is told to compact (--auto-compaction-retention). A change of the table sends 6 KiB to each client. A hit
-// costs what it costs without a cluster; a miss is always an RPC.
+// costs what it costs without a cluster; a miss is always a call.
 package cluster

@@ -16,10 +16,10 @@ import (
 type ShardState uint8
 
 const (
-	ShardForeign  ShardState = iota // it executes no requests, and has no records
-	ShardHeld                       // it executes no requests: its records become tombstones, or are imported
-	ShardReadOnly                   // it executes requests that change nothing: the next owner copies the records
-	ShardOwned                      // it executes all requests
+	ShardForeign  ShardState = iota // it executes no calls, and has no records
+	ShardHeld                       // it executes no calls: its records become tombstones, or are imported
+	ShardReadOnly                   // it executes calls that change nothing: the next owner copies the records
+	ShardOwned                      // it executes all calls
 )
 
 // shards is what a server of a cluster serves. The server's mu guards it.
@@ -37,7 +37,7 @@ type shards struct {
 }
 
 // JoinCluster makes a server one of a cluster: package cluster calls it before Serve. The server owns no
-// shard until SetShard, and so executes no request for any key. It must have no records.
+// shard until SetShard, and so executes no call of any key. It must have no records.
 func (s *Server) JoinCluster() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
