@@ -46,9 +46,8 @@
 // same address is refused. A target that dies fails its own requests only; for hardware see below.
 //
 // The access key keeps out mistakes, and hosts that cannot read packets on the network. It
-// travels in the clear. A target does not reply to a message without the key, or to one whose
-// sender's address is not the one in the packet's header. If a target is silent, the
-// initiator recognises a wrong key by 16 bits in the target's address ([Address.KeyCheck]).
+// travels in the clear. A target does not reply to a message without the key, or to one that
+// names another sender than the packet's header. If a target is silent, the initiator recognises a wrong key by 16 bits in the target's address ([Address.KeyCheck]).
 //
 // # Costs
 //

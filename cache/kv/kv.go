@@ -3,8 +3,8 @@
 //
 //	Do(ctx context.Context, q *kv.Request) (kv.Reply, error)
 //
-// can stand in place of a server behind the gateway. The semantics are memcached's, whose
-// text and meta commands each become one request.
+// can stand in place of a server behind the gateway. The semantics are memcached's:
+// each of its text and meta commands becomes one request.
 //
 // A request needs only the fields that its [Op] and the bits in Want name. A store that does not
 // know a bit returns an error rather than ignore it.

@@ -54,7 +54,7 @@ type Tenants struct {
 	failed  chan error // of a server's Serve
 }
 
-// coming is a tenant whose server is being made, without the lock: registering memory takes long.
+// coming is a tenant in the making. Its server is made without the lock: registering memory takes long.
 type coming struct {
 	snapshot string
 	revoked  bool

@@ -113,7 +113,7 @@ func (c *Initiator) probe(p *Peer, now time.Duration) {
 	c.send(p, wire.Message{Kind: wire.Probe, Wait: uint32(now / time.Millisecond)})
 }
 
-// answered: the target is there. If it was asked, it waits for a context now.
+// answered records that the target is there. If it was asked, it waits for a context.
 func (c *Initiator) answered(p *Peer, now time.Duration) {
 	p.alive = true
 	if p.rest == probed {
