@@ -56,7 +56,7 @@ type ClusterConfig struct {
 //
 // If the servers are members of a cluster with a placement (package cluster), they say which of them has
 // which keys, and which servers there are. The addresses are then only where to begin, and the client
-// follows each change: an operation on a key that moves is sent again, to the next server. While a server is down
+// follows each change: an operation whose key moves is sent again, to the next server. While a server is down
 // its keys are unavailable.
 //
 // The operations are those of [Client], and so are their guarantees, for clients with the

@@ -47,7 +47,8 @@
 //
 // The access key keeps out mistakes, and hosts that cannot read packets on the network. It
 // travels in the clear. A target does not reply to a message without the key, or to one that
-// names another sender than the packet's header. If a target is silent, the initiator recognises a wrong key by 16 bits in the target's address ([Address.KeyCheck]).
+// names another sender than the packet's header. If a target is silent, the initiator recognises
+// a wrong key by 16 bits in the target's address ([Address.KeyCheck]).
 //
 // # Costs
 //

@@ -58,8 +58,8 @@
 // [LinkConfig.Setup], [LinkConfig.Greet], functions that serve links) may panic or call
 // [runtime.Goexit]. The package releases its locks first, so other goroutines go on and Close works.
 // The panic then ends the goroutine that called the callback, which may be one that polls for
-// another request: if that is still with the device, the panic goes on when it has completed. A list
-// whose Ended panics has failed, and its queue pair ends.
+// another request: if that is still with the device, the panic goes on when it has completed. If
+// Ended panics, its list has failed, and the queue pair ends.
 //
 // End of a queue pair: [QP.Done] and [QP.Err] report when and why a queue pair ended. By default a
 // peer that is gone is detected half a second after the next request.

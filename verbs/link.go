@@ -55,14 +55,14 @@ type Offer struct {
 	Data    []byte   // for the programs; at most [MaxEndpointData] bytes
 }
 
-// OfferMemory returns a Setup that registers a slice of the program's and offers it to the
-// peer, for whom it is the first of [Link.Regions]. access is what the peer may do:
-// [RemoteRead], [RemoteWrite], [RemoteAtomic], or several of them. It holds until the link closes.
-// Many links may offer one slice, each with a key and rights of its own. buf must not be empty;
-// what is registered is the array behind it, so do not append to it.
+// OfferMemory returns a Setup that registers a slice of the program's and offers it to the peer,
+// as the first of the peer's [Link.Regions]. access is what the peer may do until the link closes:
+// [RemoteRead], [RemoteWrite], [RemoteAtomic], or several of them. Many links may offer one slice,
+// each with a key and rights of its own. buf must not be empty; what is registered is the array
+// behind it, so do not append to it.
 //
-// READs and WRITEs need no alignment. An atomic needs a word whose address is a multiple of 8,
-// as that of a []byte of 16 bytes or more from make is. A word that peers change by atomics, the
+// READs and WRITEs need no alignment. An atomic needs a word at an address that is a multiple of
+// 8, as a []byte of 16 bytes or more from make has. A word that peers change by atomics, the
 // program has to change by atomics through the device too, unless those are atomic with the
 // CPU's ([AtomicGlob]).
 //

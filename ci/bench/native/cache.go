@@ -45,8 +45,8 @@ func cacheRows() []row {
 
 func key(k int) []byte { return fmt.Appendf(nil, "key-%012d", k) }
 
-// cacheServer is one with clients that READ through an initiator: the kernel finds no simulated device
-// by the address of a connection. Changes are RPCs by TCP.
+// cacheServer is one whose clients READ through an initiator: the kernel finds no simulated device
+// by the address of a connection. Changes are calls by TCP.
 type cacheServer struct {
 	*server.Server
 	i *dc.Initiator
