@@ -30,7 +30,7 @@
 //   - No message is delivered twice, whatever the network does, whichever end restarts and
 //     whatever is replayed. With a key, this holds across a restart of the receiver as
 //     long as the hosts' clocks differ by less than the restart takes, because the first
-//     message of a session names no incarnation of the receiver.
+//     message of a session is sent before the sender knows which life of the receiver gets it.
 //   - Data belongs to the program again as soon as the status is known.
 //   - A path that loses more than others, or is silent, is retired, and probed until it works
 //     again. At least two paths stay in use, if there are as many.

@@ -107,7 +107,7 @@ func (e *Engine) makeProbe(p *peer, k *wire.Packet, o *Out) bool {
 
 // makeHello asks for a session. With the deployment's key, a message goes with the
 // first greeting, if it fits into a packet of any link; not with those after it, which may
-// meet another incarnation.
+// meet another life.
 func (e *Engine) makeHello(p *peer, k *wire.Packet, o *Out) {
 	e.Hello(&p.Peer, k)
 	if e.cfg.Key != nil && p.Hellos == 1 && p.Epoch == 0 && p.Cookie == 0 && e.fits(p) {

@@ -126,7 +126,7 @@ func (m *Machine) establish(s *session.Peer) {
 	}
 }
 
-// onChallenge greets again. The peer took nothing from an incarnation that is older than the one it
+// onChallenge greets again. The peer took nothing from a life that is older than the one it
 // knows.
 func (m *Machine) onChallenge(p *peer, k *wire.Packet) {
 	known := k.Challenge.Known
