@@ -72,8 +72,8 @@
 //   - When a peer's queue pair is gone, all messages under way to the peer end as
 //     Unresponsive within milliseconds; when EFA cannot reach the peer, as soon as EFA says
 //     so.
-//   - A receiver that its program does not let poll runs out of buffers after a while. A
-//     message that finds none is retried for a tenth of a second, and then Refused.
+//   - A receiver that nothing polls for a while, as during a long OnMessage, runs out of buffers.
+//     A message that finds none is retried for a tenth of a second, and then Refused.
 //   - The status of a packet is that of its message.
 //   - With Config.Key a session opens in one round trip, without it in two. The first message
 //     waits for that.
