@@ -53,8 +53,8 @@ var metrics = []prom.Metric[cache.Stats]{
 	prom.Count("reads", "READs.", func(s *cache.Stats) uint64 { return s.Reads }),
 	prom.Count("reads_refused", "READs that found something else than the map says.", func(s *cache.Stats) uint64 { return s.Refused }),
 	prom.Count("reads_blocked", "READs through an initiator that failed.", func(s *cache.Stats) uint64 { return s.Blocked }),
-	prom.Count("calls", "Messages to the server.", func(s *cache.Stats) uint64 { return s.Calls }),
-	prom.Histograms("operation_seconds", "Times of operations: read is a get by READs alone, of which one in eight is timed and counts eight times, get one by a call.", prom.Latency, []string{"operation", "transport"},
+	prom.Count("calls", "RPCs: requests to the server.", func(s *cache.Stats) uint64 { return s.Calls }),
+	prom.Histograms("operation_seconds", "Times of operations: read is a get by READs alone, of which one in eight is timed and counts eight times, get one by an RPC.", prom.Latency, []string{"operation", "transport"},
 		func(s *cache.Stats, put prom.PutHistogram) {
 			for i := range s.Latencies {
 				l := &s.Latencies[i]

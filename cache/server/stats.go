@@ -20,9 +20,9 @@ type Stats struct {
 	Table      int    // bytes of the map
 	Clients    int    // that are connected by RDMA
 	Streams    int    // that are connected by TCP
-	Gets, Hits uint64 // by call
+	Gets, Hits uint64 // by RPC
 	Sets       uint64
-	Stored     uint64 // records, by call
+	Stored     uint64 // records, by RPC
 	Reported   uint64 // READs that clients reported: a sample
 	Evicted    uint64
 	// EvictedIdle is the time since the last access to the record that was evicted last.
@@ -59,7 +59,7 @@ const (
 	ModeBounded = "bounded map" // likewise, with a limit by MapBytes in the client's configuration
 	ModeNone    = "no map"      // READs the server's table and then the record
 	ModeDC      = "dc"          // has a map, and READs through the target
-	ModeTCP     = "tcp"         // has no map, and makes everything a call
+	ModeTCP     = "tcp"         // has no map, and makes everything an RPC
 )
 
 // SizeRange counts the records of more than half of UpTo, and up to UpTo bytes, with header and
@@ -115,7 +115,7 @@ func (s *Server) Stats() Stats {
 // HotKey is a key that is asked for often.
 type HotKey struct {
 	Key   string
-	Share float64 // of all gets that find something, by READ or by call
+	Share float64 // of all gets that find something, by READ or by RPC
 }
 
 // HotKeys returns up to n keys with the most gets, the hottest first. It uses a sample of one

@@ -13,7 +13,7 @@ import (
 type Op uint8
 
 const (
-	Get      Op = iota // by a call
+	Get      Op = iota // by an RPC
 	Touch              // a get that sets the expiry
 	Store              // set, add, replace, compare and swap, append, prepend
 	Delete             //

@@ -93,7 +93,7 @@ func deviceTimes() []row {
 	}
 }
 
-// besideReads is a row whose baseline is a READ in C.
+// besideReads is a row with a READ in C as its baseline.
 func besideReads(name string, target *measure.Target, open func(o *opened, es [2]end) (operations, error)) row {
 	return row{name: name, target: target, baseline: readLoop, open: func(o *opened) (ours, base operations, err error) {
 		es, err := o.ends()
