@@ -114,7 +114,7 @@ func (s *session) dial(ctx context.Context) (err error) {
 	if s.by == DC {
 		return s.dialThrough(ctx)
 	}
-	cfg := link.Config(verbs.LinkConfig{Connect: s.c.cfg.Connect, Dialer: s.c.cfg.Dialer}, receives)
+	cfg := link.Config(verbs.LinkConfig{PD: s.c.cfg.PD, Connect: s.c.cfg.Connect, Dialer: s.c.cfg.Dialer}, receives)
 	cfg.ReceiveApart = true // a SEND's completion must wake no goroutine
 	cfg.PollFor = s.c.cfg.PollFor
 	cfg.Greet = func(ctx context.Context, conn net.Conn) error { return s.greet(ctx, conn, greet.RDMA) }
