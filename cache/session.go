@@ -60,6 +60,7 @@ type session struct {
 	multis  *multi // that are free
 	flows   *flow  // likewise
 	calls   map[uint64]*call
+	unused  *call         // that are not in use
 	last    uint64        // call
 	out     []byte        // messages to send
 	sending bool          // a goroutine writes what it took of them
