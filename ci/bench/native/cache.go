@@ -23,7 +23,8 @@ func cacheRows() []row {
 		besideReads("cache_get_64B", measure.AtMostOver(400), func(o *opened, es [2]end) (operations, error) { return cacheGet(o, es, read) }),
 		besideReads("cache_get_rc_64B", measure.AtMostOver(400), cacheGetByRC),
 		longGet(),
-		multiGet(),
+		multiGet("multiget32", (*opened).cacheByDC),
+		multiGet("multiget32_rc", func(o *opened, _ [2]end) (*cacheServer, error) { return o.cacheByRC(0) }),
 		{name: "cache_set", target: measure.AtMost(4000), few: 40, open: func(o *opened) (operations, operations, error) { return cacheSet(o, 0) }},
 		{name: "cache_set_polled", target: measure.AtMost(4000), few: 40, open: func(o *opened) (operations, operations, error) { return cacheSet(o, polled) }},
 	}
@@ -216,13 +217,13 @@ func longGet() row {
 }
 
 // multiGet is GetMulti of 32 keys beside lists of as many READs in C, for each key.
-func multiGet() row {
-	return row{name: "multiget32", target: measure.AtMostOver(150), baseline: "list of 32 READs in C", per: keys, few: 10, open: func(o *opened) (ours, base operations, err error) {
+func multiGet(name string, serve func(o *opened, es [2]end) (*cacheServer, error)) row {
+	return row{name: name, target: measure.AtMostOver(150), baseline: "list of 32 READs in C", per: keys, few: 10, open: func(o *opened) (ours, base operations, err error) {
 		es, err := o.ends()
 		if err != nil {
 			return nil, nil, err
 		}
-		s, err := o.cacheByDC(es)
+		s, err := serve(o, es)
 		if err != nil {
 			return nil, nil, err
 		}
