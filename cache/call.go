@@ -12,13 +12,16 @@ import (
 	"github.com/goverbs/goverbs/internal/backoff"
 )
 
-// call is a request that waits for its reply.
+// call is a request that waits for its reply. While it is in the session's calls the goroutine that receives
+// has it, or the one that ends the session: it takes the call out, sets reply, and sends to done once. After that,
+// or when it has taken the call out itself, the goroutine that waits has it.
 type call struct {
 	id    uint64
 	op    latency.Op
 	begun time.Duration // by elapsed
 	reply wire.Reply
-	done  chan error
+	done  chan error // has room for one
+	next  *call      // that is not in use
 }
 
 // call sends a request and returns its reply. The reply's value belongs to the caller.
@@ -68,7 +71,12 @@ func (s *session) queue(ctx context.Context, q *wire.Request) (*call, error) {
 	if s.ended.Load() {
 		return nil, errNotSent
 	}
-	c := &call{done: make(chan error, 1)}
+	c := s.unused
+	if c == nil {
+		c = &call{done: make(chan error, 1)}
+	} else {
+		s.unused, c.next = c.next, nil
+	}
 	s.last++
 	q.ID, q.Epoch = s.last, s.m.Epoch()
 	c.id, c.op, c.begun = q.ID, latency.Of(&q.Request), s.elapsed()
@@ -78,19 +86,30 @@ func (s *session) queue(ctx context.Context, q *wire.Request) (*call, error) {
 	return c, nil
 }
 
-func (s *session) wait(ctx context.Context, c *call) (wire.Reply, error) {
+// wait returns the reply of a call, which must not be used any more.
+func (s *session) wait(ctx context.Context, c *call) (a wire.Reply, err error) {
+	came := true
 	select {
-	case err := <-c.done:
+	case err = <-c.done:
 		if err == nil {
 			s.took(c.op, c.begun)
 		}
-		return c.reply, err
 	case <-ctx.Done():
-		s.mu.Lock()
-		delete(s.calls, c.id)
-		s.mu.Unlock()
-		return wire.Reply{}, ctx.Err()
+		came, err = false, ctx.Err()
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case came:
+		a = c.reply
+	case s.calls[c.id] == c:
+		delete(s.calls, c.id)
+	default:
+		<-c.done
+	}
+	c.reply = wire.Reply{}
+	c.next, s.unused = s.unused, c
+	return a, err
 }
 
 // errNotSent is errEnded of a request that the server cannot have had.

@@ -25,9 +25,13 @@ import (
 
 // Config configures a client. The zero value is fine.
 type Config struct {
-	// Dialer connects; nil means a plain one. The RDMA device is that of the connection's
-	// own address.
+	// Dialer connects; nil means a plain one.
 	Dialer *net.Dialer
+	// PD is the protection domain of the client's queue pairs, and so its device, which must
+	// reach the server's. nil means a new one on the device of the connection's own address.
+	// Clients may share it. The client does not close it. With an initiator it is for
+	// connections without the initiator.
+	PD *verbs.PD
 	// Connect says how connections behave.
 	Connect verbs.ConnectConfig
 	// DC is an initiator through which this client READs, instead of by a queue pair to

@@ -170,7 +170,7 @@ func (s *session) try(ctx context.Context, e *wire.Entry, key, dst []byte, grow 
 	var next wire.Entry
 	leads := false
 	if err == nil {
-		if r, refusal = wire.Validate(b.bytes(n), e, key); refusal == nil {
+		if refusal = r.Validate(b.bytes(n), e, key); refusal == nil {
 			it = Item{Value: into(r.Value, dst, grow), Flags: r.Flags, CAS: r.CAS}
 		} else if refusal == wire.Dead {
 			next, leads = wire.Forwarded(b.bytes(n), e)

@@ -21,11 +21,14 @@ const (
 type multi struct {
 	n        int
 	keys     [multiReads]planned
-	lo, hi   int        // the keys that list and requests are for
-	wrs      []verbs.WR // room for list
+	records  [multiReads]wire.Record  // that were READ in this round, of the keys at the same places
+	probes   [multiReads]mirror.Probe // by the places of their keys in the first round
+	shared   *buffer                  // of all keys of the round; nil: each has one of its own
+	lo, hi   int                      // the keys that list and requests are for
+	wrs      []verbs.WR               // room for list
 	local    [multiReads]verbs.SGE
-	requests func() []dc.Request // returns their READs for an initiator, instead
-	room     []dc.Request        // for requests
+	requests func() []dc.Request    // returns their READs for an initiator, instead
+	room     [multiReads]dc.Request // for requests
 	next     *multi
 }
 
@@ -33,8 +36,8 @@ type multi struct {
 // for, of a bucket.
 type planned struct {
 	key    int // number
+	place  int // of its probe
 	entry  wire.Entry
-	probe  mirror.Probe
 	probed bool   // entry, if there is one, is of a bucket
 	since  uint64 // what had been applied when that, or the tombstone that led to entry, was READ
 	led    int    // tombstones that led to entry, one to the next
@@ -43,9 +46,15 @@ type planned struct {
 	bucket int    // that it looks into
 	torn   int    // how often that was torn
 	b      *buffer
-	record wire.Record
+	off    int // in b
 	err    error
 }
+
+// memory returns what is READ.
+func (p *planned) memory() []byte { return p.b.mr.Bytes()[p.b.off+p.off:][:p.size()] }
+
+// local returns the same memory for a work request.
+func (p *planned) local() verbs.SGE { return p.b.mr.SGE(p.b.off+p.off, p.size()) }
 
 // size returns how many bytes are READ.
 func (p *planned) size() int {
@@ -62,14 +71,18 @@ func (s *session) multi() *multi {
 		return m
 	}
 	m := &multi{}
+	for i := range m.room {
+		m.room[i] = readRequest(verbs.Remote{}, verbs.SGE{})
+	}
 	m.requests = func() []dc.Request {
-		m.room = m.room[:0]
+		n := 0
 		for i := range m.keys[m.lo:m.hi] {
 			if p := &m.keys[m.lo+i]; p.b != nil {
-				m.room = append(m.room, readRequest(s.remote(p), p.b.mr.SGE(p.b.off, p.size())))
+				m.room[n].Remote, m.room[n].Local = s.remote(m, p), p.local()
+				n++
 			}
 		}
-		return m.room
+		return m.room[:n]
 	}
 	return m
 }
@@ -79,17 +92,17 @@ func (s *session) list(m *multi) []verbs.WR {
 	m.wrs = m.wrs[:0]
 	for i := m.lo; i < m.hi; i++ {
 		if p := &m.keys[i]; p.b != nil {
-			m.local[i] = p.b.mr.SGE(p.b.off, p.size())
-			m.wrs = append(m.wrs, verbs.ReadWR(s.remote(p), m.local[i:i+1]...))
+			m.local[i] = p.local()
+			m.wrs = append(m.wrs, verbs.ReadWR(s.remote(m, p), m.local[i:i+1]...))
 		}
 	}
 	return m.wrs
 }
 
 // remote returns the memory that a key's READ is of.
-func (s *session) remote(p *planned) verbs.Remote {
+func (s *session) remote(m *multi, p *planned) verbs.Remote {
 	if p.looks {
-		rkey, addr := p.probe.At(p.bucket)
+		rkey, addr := m.probes[p.place].At(p.bucket)
 		return verbs.Remote{Addr: addr, RKey: rkey}
 	}
 	return s.regions[p.entry.Place.Region()].At(uint64(p.entry.Place.Offset()))
@@ -148,7 +161,8 @@ func (s *session) plan(m *multi, keys [][]byte, into []Result, at int, now int64
 			return
 		}
 	}
-	p := planned{key: at}
+	p := &m.keys[m.n]
+	*p = planned{key: at, place: m.n}
 	found := s.m.Lookup(fingerprint, room[:0])
 	if len(found) > 0 {
 		p.entry = found[0]
@@ -157,12 +171,11 @@ func (s *session) plan(m *multi, keys [][]byte, into []Result, at int, now int64
 		if s.m.Whole() {
 			return
 		}
-		if p.probe, p.looks = s.m.Probe(fingerprint); !p.looks {
+		if m.probes[p.place], p.looks = s.m.Probe(fingerprint); !p.looks {
 			return
 		}
 	}
 	if p.looks || s.readable(&p.entry) {
-		m.keys[m.n] = p
 		m.n++
 	}
 }
@@ -177,23 +190,20 @@ func (s *session) readable(e *wire.Entry) bool {
 // released during the READs.
 func (s *session) round(ctx context.Context, m *multi, keys [][]byte, into []Result) error {
 	if s.furnish(ctx, m) == 0 {
-		clear(m.keys[:m.n]) // no memory can be registered: there is another way
-		m.n = 0
+		m.n = 0 // no memory can be registered: there is another way
 		return nil
 	}
 	s.mu.Unlock()
 	err := s.readRound(ctx, m)
 	for i := range m.keys[:m.n] {
 		p := &m.keys[i]
-		if p.b == nil || err != nil {
+		if p.b == nil || p.looks || err != nil {
 			continue
 		}
-		if p.looks {
-			continue
-		}
-		if p.record, p.err = wire.Validate(p.b.bytes(p.size()), &p.entry, keys[p.key]); p.err == nil {
+		record := &m.records[i]
+		if p.err = record.Validate(p.memory(), &p.entry, keys[p.key]); p.err == nil {
 			r := &into[p.key]
-			r.Value, r.Flags, r.CAS = append(r.Value[:0], p.record.Value...), p.record.Flags, p.record.CAS
+			r.Value, r.Flags, r.CAS = append(r.Value[:0], record.Value...), record.Flags, record.CAS
 		}
 	}
 	now := s.clock()
@@ -205,8 +215,11 @@ func (s *session) round(ctx context.Context, m *multi, keys [][]byte, into []Res
 	for i := range m.keys[:m.n] {
 		p := &m.keys[i]
 		if b := p.b; b != nil {
-			more := s.came(p, keys, into, now)
-			s.release(b)
+			more := s.came(m, i, keys, into, now)
+			m.records[i].Key, m.records[i].Value = nil, nil // their memory may be freed
+			if m.shared == nil {
+				s.release(b)
+			}
 			if p.b = nil; !more {
 				continue
 			}
@@ -214,8 +227,11 @@ func (s *session) round(ctx context.Context, m *multi, keys [][]byte, into []Res
 		m.keys[left] = *p
 		left++
 	}
-	clear(m.keys[left:m.n])
 	m.n = left
+	if m.shared != nil {
+		s.release(m.shared)
+		m.shared = nil
+	}
 	return nil
 }
 
@@ -223,12 +239,14 @@ func (s *session) round(ctx context.Context, m *multi, keys [][]byte, into []Res
 // held.
 func (s *session) giveUp(m *multi, err error) {
 	for i := range m.keys[:m.n] {
-		if b := m.keys[i].b; b != nil {
+		if b := m.keys[i].b; b != nil && b != m.shared {
 			s.releaseAfter(err, b)
 		}
 	}
-	clear(m.keys[:m.n])
-	m.n = 0
+	if m.shared != nil {
+		s.releaseAfter(err, m.shared)
+	}
+	m.n, m.shared = 0, nil
 }
 
 // readRound READs into all buffers of a round: at once, or in parts under the pacer, of several
@@ -281,6 +299,9 @@ func (m *multi) part(most int) (reads, bytes int) {
 // furnish gives the keys of a round memory to READ to, and returns how many have some. mu must be
 // held; it is released while the first one waits for its turn, and while memory is registered.
 func (s *session) furnish(ctx context.Context, m *multi) (n int) {
+	if s.share(ctx, m) {
+		return m.n
+	}
 	bytes := 0
 	for i := range m.keys[:m.n] {
 		p := &m.keys[i]
@@ -298,32 +319,63 @@ func (s *session) furnish(ctx context.Context, m *multi) (n int) {
 			break
 		}
 		bytes += p.size()
-		p.b = b
-		if !p.looks {
-			p.mark = s.mark(p.entry.Fingerprint)
-		}
+		p.b, p.off = b, 0
+		p.marked(s)
 		n++
 	}
 	return n
 }
 
-// came processes a READ, and reports whether the key needs another one. mu must be held.
-func (s *session) came(p *planned, keys [][]byte, into []Result, now int64) (more bool) {
-	n := &s.c.count
-	if p.looks {
-		return s.looked(p, keys, into)
+// share gives all keys of a round their memory in one buffer, side by side, if they are short together, and reports
+// whether it did. Beginnings of pages, where buffers of their own would be, have few places in a processor's cache.
+// mu must be held; it is released while memory is registered.
+func (s *session) share(ctx context.Context, m *multi) bool {
+	const line = 64
+	bytes := 0
+	for i := range m.keys[:m.n] {
+		p := &m.keys[i]
+		p.off = bytes
+		bytes += (p.size() + line - 1) &^ (line - 1)
 	}
-	if s.judge(&p.record, p.err, &p.entry, now, p.mark) != mirror.Hit {
+	if bytes > shortBytes || s.c.paced(bytes) {
+		return false
+	}
+	b, err := s.buffer(ctx, bytes)
+	if err != nil {
+		return false
+	}
+	m.shared = b
+	for i := range m.keys[:m.n] {
+		m.keys[i].b = b
+		m.keys[i].marked(s)
+	}
+	return true
+}
+
+// marked notes the mark of a key whose READ is about to begin. The session's mu must be held.
+func (p *planned) marked(s *session) {
+	if !p.looks {
+		p.mark = s.mark(p.entry.Fingerprint)
+	}
+}
+
+// came processes the READ of the i-th key, and reports whether it needs another one. mu must be held.
+func (s *session) came(m *multi, i int, keys [][]byte, into []Result, now int64) (more bool) {
+	n, p := &s.c.count, &m.keys[i]
+	if p.looks {
+		return s.looked(m, p, keys, into)
+	}
+	if s.judge(&m.records[i], p.err, &p.entry, now, p.mark) != mirror.Hit {
 		n.refused.Add(1)
 		into[p.key].Item = Item{Value: into[p.key].Value[:0]}
 		if p.err == wire.Dead && p.led < maxForwards {
-			if next, ok := wire.Forwarded(p.b.bytes(p.size()), &p.entry); ok {
+			if next, ok := wire.Forwarded(p.memory(), &p.entry); ok {
 				p.entry, p.since, p.led = next, s.m.Applied(), p.led+1
 				return s.readable(&p.entry)
 			}
 		}
 		if p.err == wire.Dead && !p.probed { // its bucket says what became of it
-			p.probe, p.looks = s.m.Probe(p.entry.Fingerprint)
+			m.probes[p.place], p.looks = s.m.Probe(p.entry.Fingerprint)
 		}
 		return p.looks
 	}
@@ -344,10 +396,10 @@ func (s *session) came(p *planned, keys [][]byte, into []Result, now int64) (mor
 // looked processes a bucket, and reports whether the key needs another READ: of the bucket
 // again, of its other bucket, or of the record. Several entries of one fingerprint are left
 // to a call.
-func (s *session) looked(p *planned, keys [][]byte, into []Result) (more bool) {
+func (s *session) looked(m *multi, p *planned, keys [][]byte, into []Result) (more bool) {
 	var room [4]wire.Entry
-	n := &s.c.count
-	found, refusal := p.probe.Read(p.b.bytes(wire.BucketSize), p.bucket, room[:0])
+	n, probe := &s.c.count, &m.probes[p.place]
+	found, refusal := probe.Read(p.memory(), p.bucket, room[:0])
 	switch {
 	case refusal == wire.Torn && p.torn+1 < tornBuckets:
 		p.torn++
@@ -356,9 +408,9 @@ func (s *session) looked(p *planned, keys [][]byte, into []Result) (more bool) {
 		n.refused.Add(1)
 		return false
 	case len(found) > 0:
-		p.entry, p.looks, p.probed, p.since, p.led = found[0], false, true, p.probe.Since(), 0
+		p.entry, p.looks, p.probed, p.since, p.led = found[0], false, true, probe.Since(), 0
 		return len(found) == 1 && s.readable(&p.entry)
-	case p.bucket+1 < p.probe.Buckets():
+	case p.bucket+1 < probe.Buckets():
 		p.bucket, p.torn = p.bucket+1, 0
 		return true
 	}

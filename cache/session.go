@@ -60,6 +60,7 @@ type session struct {
 	multis  *multi // that are free
 	flows   *flow  // likewise
 	calls   map[uint64]*call
+	unused  *call         // that are not in use
 	last    uint64        // call
 	out     []byte        // messages to send
 	sending bool          // a goroutine writes what it took of them
@@ -114,7 +115,7 @@ func (s *session) dial(ctx context.Context) (err error) {
 	if s.by == DC {
 		return s.dialThrough(ctx)
 	}
-	cfg := link.Config(verbs.LinkConfig{Connect: s.c.cfg.Connect, Dialer: s.c.cfg.Dialer}, receives)
+	cfg := link.Config(verbs.LinkConfig{PD: s.c.cfg.PD, Connect: s.c.cfg.Connect, Dialer: s.c.cfg.Dialer}, receives)
 	cfg.ReceiveApart = true // a SEND's completion must wake no goroutine
 	cfg.PollFor = s.c.cfg.PollFor
 	cfg.Greet = func(ctx context.Context, conn net.Conn) error { return s.greet(ctx, conn, greet.RDMA) }

@@ -64,9 +64,7 @@ func (i *Initiator) keep(p *Peer, rs []Request, c *call) {
 		a.queue = append(a.queue, entry{})
 		e := &a.queue[len(a.queue)-1]
 		i.fill(e, p, &rs[k], c)
-		if e.deadline != 0 {
-			i.time(p, e.deadline)
-		}
+		i.limit(p, e)
 	}
 	if len(rs) > 0 {
 		i.outside++
@@ -81,13 +79,24 @@ func (i *Initiator) returned(p *Peer, es []entry) {
 	p.a.queue = append(es, p.a.queue...)
 	for k := range p.a.queue[:len(es)] {
 		e := &p.a.queue[k]
-		if e.deadline != 0 {
-			i.time(p, e.deadline)
-		}
+		i.limit(p, e)
 		if e.call != nil {
 			e.call.waiter.Wake()
 			i.woken = i.woken || i.outside > 0
 		}
+	}
+}
+
+// limit has a request that begins to wait end in time. Most requests are posted at once, without a look at the clock.
+func (i *Initiator) limit(p *Peer, e *entry) {
+	if e.Timeout <= 0 {
+		return
+	}
+	if e.deadline == 0 {
+		e.deadline = max(i.now()+e.Timeout, 0) // one that does not fit is none
+	}
+	if e.deadline != 0 {
+		i.time(p, e.deadline)
 	}
 }
 

@@ -61,8 +61,8 @@ type Request struct {
 	// List is local memory in several pieces, at most [InitiatorConfig.MaxSGE],
 	// instead of Local. The slice belongs to the initiator until the completion.
 	List []verbs.SGE
-	// Timeout bounds how long the request may wait for its target before it is
-	// posted to the device; then it fails with [ErrTimeout]. 0 means any time.
+	// Timeout bounds how long the request may wait for its target, from when it first
+	// has to; then it fails with [ErrTimeout]. 0 means any time.
 	Timeout time.Duration
 }
 

@@ -15,7 +15,7 @@ type entry struct {
 	peer     *Peer
 	call     *call // that waits for it; nil: its completion is for Poll
 	seq      uint64
-	deadline time.Duration // 0: none
+	deadline time.Duration // of waiting; 0: none, or it has not waited yet
 	ended    bool
 	silent   bool // it has no completion, but that of a later one
 	err      error
@@ -53,9 +53,6 @@ func (i *Initiator) fill(e *entry, p *Peer, r *Request, c *call) {
 	a.posted++
 	e.Request, e.peer, e.call, e.seq = *r, p, c, a.posted
 	e.deadline, e.ended, e.err = 0, false, nil
-	if r.Timeout > 0 {
-		e.deadline = max(i.now()+r.Timeout, 0) // one that does not fit is none
-	}
 }
 
 // finish ends a request. The entry is free afterwards.

@@ -110,8 +110,11 @@ func TestPoolKeepsItsBudget(t *testing.T) {
 			p.put(b)
 		}
 		kept := 0
-		for size, l := range p.free {
-			kept += size * len(l)
+		for c, l := range p.free {
+			for _, b := range l {
+				require.Equal(t, c, class(p.size(cap(b))), "%d bytes", cap(b))
+				kept += cap(b)
+			}
 		}
 		require.Equal(t, p.kept, kept)
 		require.LessOrEqual(t, kept, p.budget)

@@ -16,11 +16,11 @@ type piece struct {
 // kept for reuse together are at most the budget. The endpoint's lock guards it.
 type pool struct {
 	budget, used, kept int
-	lent               int              // of what is used, what the program has
-	grace              time.Duration    // for memory to be given back by the program
-	lacks              time.Duration    // since when there was none for a message, and none was given back; or 0
-	free               map[int][][]byte // kept, by their size
-	pieces             []*piece         // that no message has
+	lent               int           // of what is used, what the program has
+	grace              time.Duration // for memory to be given back by the program
+	lacks              time.Duration // since when there was none for a message, and none was given back; or 0
+	free               [][][]byte    // kept, by the class of their size
+	pieces             []*piece      // that no message has
 }
 
 const smallestPiece = 256
@@ -32,6 +32,13 @@ func (p *pool) size(n int) int {
 	return min(max(1, (n+step-1)/step)*step, max(n, p.budget))
 }
 
+// class returns the class of the piece for n bytes, from 0 on: longer pieces are of higher classes.
+func class(n int) int {
+	units := (max(n, 1) - 1) / smallestPiece
+	shift := max(bits.Len(uint(units)), 4) - 4
+	return 8*shift + units>>shift
+}
+
 // get returns n bytes, or nil if the budget is used up.
 func (p *pool) get(n int) []byte {
 	size := p.size(n)
@@ -39,8 +46,9 @@ func (p *pool) get(n int) []byte {
 		return nil
 	}
 	p.used += size
-	if l := p.free[size]; len(l) > 0 {
-		p.free[size] = l[:len(l)-1]
+	if c := class(n); c < len(p.free) && len(p.free[c]) > 0 {
+		l := p.free[c]
+		p.free[c] = l[:len(l)-1]
 		p.kept -= size
 		return l[len(l)-1][:n]
 	}
@@ -48,8 +56,10 @@ func (p *pool) get(n int) []byte {
 		if p.used+p.kept <= p.budget {
 			break
 		}
-		p.kept -= other * len(l)
-		delete(p.free, other)
+		if len(l) > 0 {
+			p.kept -= cap(l[0]) * len(l)
+			p.free[other] = nil
+		}
 	}
 	return make([]byte, n, size)
 }
@@ -65,13 +75,13 @@ func (p *pool) soon(n int, now time.Duration) bool {
 
 // put takes back what get returned.
 func (p *pool) put(b []byte) {
-	size := cap(b)
-	if p.free == nil {
-		p.free = make(map[int][][]byte)
+	size, c := cap(b), class(cap(b))
+	for c >= len(p.free) {
+		p.free = append(p.free, nil)
 	}
 	p.used -= size
 	p.kept += size
-	p.free[size] = append(p.free[size], b[:size])
+	p.free[c] = append(p.free[c], b[:size])
 }
 
 // lend returns a piece that holds b, for a message that the program gets.

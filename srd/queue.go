@@ -119,7 +119,9 @@ func (q *SendQueue) Post(rs ...Request) (n int, err error) {
 		n++
 	}
 	ep.pumpAt(now)
-	ep.polls.stays(ep.now() - now)
+	if len(rs) > 1 || len(rs) == 1 && size(rs[0].Data) > ep.e.Fragment() { // one packet takes less than grace on any host
+		ep.polls.stays(ep.now() - now)
+	}
 	if err != nil {
 		err = fmt.Errorf("srd: post: %w", err)
 	}

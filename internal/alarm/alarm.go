@@ -3,6 +3,7 @@ package alarm
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,27 +16,36 @@ const Never = time.Duration(1 << 62)
 type Alarm struct {
 	f       func()
 	least   time.Duration
+	at      atomic.Int64 // changed with mu
 	mu      sync.Mutex
 	timer   *time.Timer
-	at      time.Duration
 	stopped bool
 	end     chan struct{}
 	calls   sync.WaitGroup
 }
 
 // Init sets the function, and the least time from Set until it is called.
-func (a *Alarm) Init(f func(), least time.Duration) { a.f, a.least, a.at = f, least, Never }
+func (a *Alarm) Init(f func(), least time.Duration) {
+	a.f, a.least = f, least
+	a.at.Store(int64(Never))
+}
 
 // Set schedules the call of the function at a time, or earlier: a later time than the one that is
 // set is ignored. The machine then finds nothing to do, and sets it again. It allocates
 // once.
+//
+// A call that finds an earlier time set needs no lock: if the alarm goes off meanwhile, its function has yet to
+// run.
 func (a *Alarm) Set(at, now time.Duration) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if at >= a.at || a.stopped {
+	if int64(at) >= a.at.Load() {
 		return
 	}
-	a.at = at
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if int64(at) >= a.at.Load() || a.stopped {
+		return
+	}
+	a.at.Store(int64(at))
 	d := max(at-now, a.least)
 	if a.timer == nil {
 		a.timer = time.NewTimer(d)
@@ -57,7 +67,7 @@ func (a *Alarm) ring(timer *time.Timer) {
 		}
 		a.mu.Lock()
 		stopped := a.stopped
-		a.at = Never
+		a.at.Store(int64(Never))
 		a.mu.Unlock()
 		if stopped {
 			return

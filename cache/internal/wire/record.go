@@ -94,57 +94,76 @@ func Bury(rec []byte) { binary.LittleEndian.PutUint64(rec[recState:], stateDead)
 
 // ReadRecord decodes the bytes of a READ, which may be longer than the record.
 func ReadRecord(src []byte) (r Record, err error) {
+	err = r.read(src)
+	return r, err
+}
+
+// read sets a record to the one that ReadRecord returns, and leaves it as it is after an error.
+func (r *Record) read(src []byte) error {
 	if len(src) < RecordHeader {
-		return r, Short
+		return Short
 	}
 	le := binary.LittleEndian
 	switch le.Uint64(src[recState:]) {
 	case stateLive:
 	case stateDead:
-		return r, Dead
+		return Dead
 	default:
-		return r, Malformed
+		return Malformed
 	}
 	key, value := int(le.Uint16(src[recKeyLen:])), int(le.Uint32(src[recValueLen:]))
 	attrs := le.Uint16(src[recAttrs:])
 	switch {
 	case key > MaxKey || value > MaxValue || attrs&^attrsKnown != 0:
-		return r, Malformed
+		return Malformed
 	case len(src) < RecordSize(key, value):
-		return r, Short
+		return Short
 	}
 	src = src[:RecordSize(key, value)]
 	if le.Uint64(src[recChecksum:]) != recordSum(src) {
-		return r, Torn
+		return Torn
 	}
-	return PeekRecord(src), nil
+	r.peek(src)
+	return nil
 }
 
 // Validate decodes the bytes of a READ and checks that they are the record of key that
 // the entry points at.
-func Validate(src []byte, e *Entry, key []byte) (Record, error) {
-	r, err := ReadRecord(src)
+func Validate(src []byte, e *Entry, key []byte) (r Record, err error) {
+	err = r.Validate(src, e, key)
+	return r, err
+}
+
+// Validate sets a record to the one that the function Validate returns; after an error it may be set or not.
+// A record that is returned is copied at each level.
+func (r *Record) Validate(src []byte, e *Entry, key []byte) error {
+	err := r.read(src)
 	switch {
 	case err != nil:
-		return r, err
+		return err
 	case r.Epoch != e.Epoch:
-		return r, OtherEpoch
+		return OtherEpoch
 	case !bytes.Equal(r.Key, key):
-		return r, OtherKey
+		return OtherKey
 	case r.Version != e.Version:
-		return r, OtherRecord
+		return OtherRecord
 	}
-	return r, nil
+	return nil
 }
 
 // Expired reports whether a record has expired, at a time of the server's clock.
 func (r *Record) Expired(now uint64) bool { return r.Expiry != 0 && r.Expiry <= now }
 
 // PeekRecord decodes a record in the caller's memory, which only the caller writes.
-func PeekRecord(src []byte) Record {
+func PeekRecord(src []byte) (r Record) {
+	r.peek(src)
+	return r
+}
+
+func (r *Record) peek(src []byte) {
 	le := binary.LittleEndian
 	key, value := int(le.Uint16(src[recKeyLen:])), int(le.Uint32(src[recValueLen:]))
-	return Record{
+	*r = Record{
 		Version:     le.Uint64(src[recVersion:]),
 		CAS:         le.Uint64(src[recCAS:]),
 		Expiry:      le.Uint64(src[recExpiry:]),

@@ -21,20 +21,24 @@ const keys = 32
 func cacheRows() []row {
 	list := []row{
 		besideReads("cache_get_64B", measure.AtMostOver(400), func(o *opened, es [2]end) (operations, error) { return cacheGet(o, es, read) }),
+		besideReads("cache_get_rc_64B", measure.AtMostOver(400), cacheGetByRC),
 		longGet(),
-		multiGet(),
+		multiGet("multiget32", (*opened).cacheByDC),
+		multiGet("multiget32_rc", func(o *opened, _ [2]end) (*cacheServer, error) { return o.cacheByRC(0) }),
+		{name: "cache_set", target: measure.AtMost(4000), few: 40, open: func(o *opened) (operations, operations, error) { return cacheSet(o, 0) }},
+		{name: "cache_set_polled", target: measure.AtMost(4000), few: 40, open: func(o *opened) (operations, operations, error) { return cacheSet(o, polled) }},
 	}
 	return append(list, rates("cache_get", func(o *opened) (func() (user, error), error) {
 		es, err := o.ends()
 		if err != nil {
 			return nil, err
 		}
-		s, err := o.cacheServer(es)
+		s, err := o.cacheByDC(es)
 		if err != nil {
 			return nil, err
 		}
 		return func() (user, error) {
-			c, err := s.client(o)
+			c, err := s.dial(o)
 			if err != nil {
 				return nil, err
 			}
@@ -45,15 +49,37 @@ func cacheRows() []row {
 
 func key(k int) []byte { return fmt.Appendf(nil, "key-%012d", k) }
 
-// cacheServer is one whose clients READ through an initiator: the kernel finds no simulated device
-// by the address of a connection. Changes are calls by TCP.
+// cacheServer is a server, and how clients reach it.
 type cacheServer struct {
 	*server.Server
-	i *dc.Initiator
+	client cache.Config
+	by     cache.Transport
 }
 
-func (o *opened) cacheServer(es [2]end) (*cacheServer, error) {
-	s, err := server.Listen(context.Background(), "127.0.0.1:0", server.Config{Device: devices[1], Memory: 16 << 20, DC: server.DCConfig{Responders: 1, Backend: dc.Hardware}})
+// cacheByDC returns a server whose clients READ through an initiator, and change records by calls by TCP.
+func (o *opened) cacheByDC(es [2]end) (*cacheServer, error) {
+	s, err := o.cacheServer(server.Config{DC: server.DCConfig{Responders: 1, Backend: dc.Hardware}})
+	if err != nil {
+		return nil, err
+	}
+	i, err := o.initiator(es[0])
+	return &cacheServer{s, cache.Config{DC: i, MapBytes: math.MaxInt}, cache.DC}, err
+}
+
+// cacheByRC returns a server whose clients have queue pairs of their own to it. Both ends poll for so long before
+// they wait for an event.
+func (o *opened) cacheByRC(pollFor time.Duration) (*cacheServer, error) {
+	s, err := o.cacheServer(server.Config{PollFor: pollFor})
+	if err != nil {
+		return nil, err
+	}
+	e, err := o.end(devices[0])
+	return &cacheServer{s, cache.Config{PD: e.pd, RequireRDMA: true, PollFor: pollFor, MapBytes: math.MaxInt}, cache.RDMA}, err
+}
+
+func (o *opened) cacheServer(cfg server.Config) (*server.Server, error) {
+	cfg.Device, cfg.Memory = devices[1], 16<<20
+	s, err := server.Listen(context.Background(), "127.0.0.1:0", cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -66,16 +92,15 @@ func (o *opened) cacheServer(es [2]end) (*cacheServer, error) {
 		}
 		return err
 	}))
-	i, err := o.initiator(es[0])
-	return &cacheServer{s, i}, err
+	return s, nil
 }
 
 type closer func() error
 
 func (c closer) Close() error { return c() }
 
-func (s *cacheServer) client(o *opened) (*cache.Client, error) {
-	c, err := cache.Dial(context.Background(), s.Addr().String(), cache.Config{DC: s.i, MapBytes: math.MaxInt})
+func (s *cacheServer) dial(o *opened) (*cache.Client, error) {
+	c, err := cache.Dial(context.Background(), s.Addr().String(), s.client)
 	if err == nil {
 		o.add(c)
 	}
@@ -90,7 +115,7 @@ func (s *cacheServer) fill(c *cache.Client, n, size int) error {
 		}
 	}
 	for range 1000 {
-		if st := c.Stats(); st.Whole && st.Entries == n && st.Transport == cache.DC {
+		if st := c.Stats(); st.Whole && st.Entries == n && st.Transport == s.by {
 			return nil
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -108,11 +133,24 @@ func getter(c *cache.Client, k []byte, size int) func(context.Context) error {
 }
 
 func cacheGet(o *opened, es [2]end, size int) (operations, error) {
-	s, err := o.cacheServer(es)
+	s, err := o.cacheByDC(es)
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.client(o)
+	return s.get(o, size)
+}
+
+func cacheGetByRC(o *opened, _ [2]end) (operations, error) {
+	s, err := o.cacheByRC(0)
+	if err != nil {
+		return nil, err
+	}
+	return s.get(o, read)
+}
+
+// get is a GET of one key.
+func (s *cacheServer) get(o *opened, size int) (operations, error) {
+	c, err := s.dial(o)
 	if err != nil {
 		return nil, err
 	}
@@ -130,6 +168,23 @@ func byREADs(c *cache.Client, hits int, ops operations) operations {
 		}
 		return took, err
 	}
+}
+
+// polled is for how long both ends of cache_set_polled poll.
+const polled = 100 * time.Microsecond
+
+// cacheSet is a SET by messages over RDMA.
+func cacheSet(o *opened, pollFor time.Duration) (ours, base operations, err error) {
+	s, err := o.cacheByRC(pollFor)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := s.dial(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	k, it := key(0), cache.Item{Value: make([]byte, read)}
+	return each(func(ctx context.Context) error { return c.Set(ctx, k, it, 0) }), nil, s.fill(c, 1, read)
 }
 
 // longGet is a GET of 16 KiB beside a READ in C, a checksum and a copy.
@@ -162,17 +217,17 @@ func longGet() row {
 }
 
 // multiGet is GetMulti of 32 keys beside lists of as many READs in C, for each key.
-func multiGet() row {
-	return row{name: "multiget32", target: measure.AtMostOver(150), baseline: "list of 32 READs in C", per: keys, few: 10, open: func(o *opened) (ours, base operations, err error) {
+func multiGet(name string, serve func(o *opened, es [2]end) (*cacheServer, error)) row {
+	return row{name: name, target: measure.AtMostOver(150), baseline: "list of 32 READs in C", per: keys, few: 10, open: func(o *opened) (ours, base operations, err error) {
 		es, err := o.ends()
 		if err != nil {
 			return nil, nil, err
 		}
-		s, err := o.cacheServer(es)
+		s, err := serve(o, es)
 		if err != nil {
 			return nil, nil, err
 		}
-		c, err := s.client(o)
+		c, err := s.dial(o)
 		if err != nil {
 			return nil, nil, err
 		}

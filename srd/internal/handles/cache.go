@@ -51,11 +51,20 @@ type Cache[A any] struct {
 	parked  []uint32
 	life    uint32 // counts changes of the host: handles of an earlier life lead nowhere
 
-	// The last one that get found: packets of a stream all take it, and the map's hash is a
-	// good part of what such a packet costs.
-	latest Way
-	found  *Handle[A] // nil: none
+	// The last ones that get found: packets to a peer take them in turn, and the map's hash is a
+	// good part of what a packet costs.
+	latest [latestFound]found[A]
 }
+
+// found is a handle that get found; nil: none.
+type found[A any] struct {
+	to Way
+	h  *Handle[A]
+}
+
+// latestFound is the number of places in latest. Flow labels of the paths of an endpoint, which follow each other by an
+// odd distance, have different places.
+const latestFound = 16
 
 const (
 	MaxHandles               = 1 << 14
@@ -93,9 +102,10 @@ func (c *Cache[A]) Take(i uint32, to Way, unauthenticated bool) (h *Handle[A], w
 
 // get returns a handle, or nil if there is none yet, and reports whether it is being made then.
 func (c *Cache[A]) get(to Way, unauthenticated bool) (h *Handle[A], coming bool) {
-	if c.found != nil && c.latest == to && !unauthenticated {
-		c.found.dirty = true
-		return c.found, false
+	last := &c.latest[to.Label%latestFound]
+	if last.h != nil && last.to == to && !unauthenticated {
+		last.h.dirty = true
+		return last.h, false
 	}
 	h = c.of[to]
 	if h == nil {
@@ -112,7 +122,7 @@ func (c *Cache[A]) get(to Way, unauthenticated bool) (h *Handle[A], coming bool)
 	}
 	h.dirty = true
 	if unauthenticated && h.made && c.Now()-h.since >= unauthenticatedAge {
-		h.stale, c.found = true, nil
+		h.stale, last.h = true, nil
 	}
 	switch {
 	case !h.made:
@@ -124,7 +134,7 @@ func (c *Cache[A]) get(to Way, unauthenticated bool) (h *Handle[A], coming bool)
 		h.renewing = true
 		c.ask(to)
 	case !h.stale:
-		c.latest, c.found = to, h
+		*last = found[A]{to, h}
 	}
 	return h, false
 }
@@ -188,7 +198,8 @@ func (c *Cache[A]) Made(to Way, ah A, ok bool) (unauthenticated bool) {
 		h.stale, h.renewing = false, false
 	case h.made:
 		c.dropped = append(c.dropped, h)
-		c.of[to], c.found = &Handle[A]{AH: ah, made: true, since: c.helped, dirty: true}, nil
+		c.of[to] = &Handle[A]{AH: ah, made: true, since: c.helped, dirty: true}
+		c.miss(to)
 	case !ok:
 		c.forget(to) // asked for again by the next packet
 	default:
@@ -237,7 +248,7 @@ func (c *Cache[A]) drop(to Way, h *Handle[A]) {
 }
 
 func (c *Cache[A]) forget(to Way) {
-	c.found = nil
+	c.miss(to)
 	delete(c.of, to)
 	if c.hosts[to.To]--; c.hosts[to.To] == 0 {
 		delete(c.hosts, to.To)
@@ -256,8 +267,16 @@ func (c *Cache[A]) DropAll() {
 func (c *Cache[A]) Renew(to GID) {
 	for path := range c.Labels {
 		if h := c.of[c.Way(to, path)]; h != nil {
-			h.stale, c.found = true, nil
+			h.stale = true
+			c.miss(c.Way(to, path))
 		}
+	}
+}
+
+// miss takes a way out of latest: its next get looks into the map.
+func (c *Cache[A]) miss(to Way) {
+	if last := &c.latest[to.Label%latestFound]; last.to == to {
+		last.h = nil
 	}
 }
 

@@ -123,6 +123,42 @@ func TestHandleThatWasForgotten(t *testing.T) {
 	require.Empty(t, c.hosts)
 }
 
+// Handles that were found last are found again, whichever share a place, and until they are made again or dropped.
+func TestHandlesFoundLast(t *testing.T) {
+	const paths = latestFound + 2 // the last two share places with the first ones
+	c := newCache(paths)
+	want := map[Way]int{}
+	for path := range paths {
+		to := c.Way(port(1), path)
+		require.Zero(t, c.take(to))
+		c.make(true)
+		want[to] = c.made
+	}
+	all := func() {
+		t.Helper()
+		for range 2 {
+			for path := range paths {
+				to := c.Way(port(1), path)
+				require.Equal(t, want[to], c.take(to), path)
+			}
+		}
+	}
+	all()
+	c.Renew(port(1))
+	all() // which asks for new ones, a few at a time
+	for len(c.asked) > 0 {
+		to := c.asked[0]
+		c.make(true)
+		want[to] = c.made
+		all()
+	}
+	first, last := c.Way(port(1), 0), c.Way(port(1), latestFound)
+	c.Drop(first)
+	require.Zero(t, c.take(first))
+	require.Equal(t, want[last], c.take(last))
+	require.Len(t, c.Unused(), paths+1)
+}
+
 // Unauthenticated peers have few handles made at once, and none while more are made for others. Few of their
 // packets wait.
 func TestHandlesForUnauthenticatedPeers(t *testing.T) {
