@@ -87,6 +87,7 @@ static void *engine(void *unused)
 	for (;;) {
 		uint32_t turns = __atomic_load_n(&lent, __ATOMIC_RELAXED);
 
+		sim_impair_look();
 		sim_lock();
 		busy = turn();
 		sim_unlock();
