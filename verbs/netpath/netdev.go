@@ -163,7 +163,7 @@ func (l ifaces) withPort(n iface, ports []rdmaPort, tables tabled) (_ Netdev, ok
 				p.ifIndex = own.ifIndex
 			}
 		}
-		if n.IPoIB || n.Loopback {
+		if n.IPoIB || sysfs.StandIn() {
 			p.ifIndex = n.Index
 		}
 	}

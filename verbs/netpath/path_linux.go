@@ -66,7 +66,7 @@ func (h *host) nextHop(ctx context.Context, op string, n iface, p *Path) (err er
 		if to, ok := h.byAddr(p.Dst); ok {
 			n = to
 		}
-		if n.Loopback && !p.Netdev.Loopback {
+		if n.Loopback && !p.Local.Loopback {
 			return opError(op, p.Dst.String(), ErrNotRDMA, n.Name)
 		}
 		p.MAC, p.Neighbour = n.MAC, NeighbourPermanent

@@ -12,7 +12,7 @@ unshare $how true || {
 # says WANT OPTIONS COMMANDS runs a program with /dev/shm and /tmp so mounted, after the commands.
 says() {
 	said=$(TMPDIR=/var/tmp LD_PRELOAD= unshare $how sh -c "mount -t tmpfs none /dev/shm && mount -t tmpfs none /tmp && ($3) &&
-		mount -o remount,$2 /dev/shm && mount -o remount,$2 /tmp && SIMHCA=mlx5@folder LD_PRELOAD=$preload ibv_devices" 2>&1)
+		mount -o remount,$2 /dev/shm && mount -o remount,$2 /tmp && SIMHCA=mlx5@folder LD_PRELOAD=$preload ibv_devices" 2>&1) || true # a host without devices is an error of it
 	case "$said" in *mlx5_0*) false ;; *"$1"*) ;; *) false ;; esac || {
 		echo "mounted with $2, after $3, want: $1" >&2
 		echo "$said" >&2

@@ -4,7 +4,7 @@
  */
 #include "peer.h"
 
-enum { ROUNDS = 40, PROCESSES = 64 };
+enum { ROUNDS = 16, PROCESSES = 64 };
 
 static const enum ibv_wr_opcode ops[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_SEND };
 
@@ -45,7 +45,7 @@ static void target_dies(struct side *s, const char *self, int round)
 	start(&p, self);
 	pair(s, &p);
 	order(&p, 'T');
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < 3; i++) {
 		post(s, op, WORD, length(op), 1);
 		usleep(rand() % 300);
 		stop(&p);
