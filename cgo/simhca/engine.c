@@ -3,7 +3,7 @@
 /*
  * The thread that is the devices: it looks at the queues of all objects in turn.
  * When there was nothing to do for a while it sleeps longer and longer, up to
- * half a millisecond. Threads of the program do its work when they poll and find
+ * half a millisecond, and in a fabric, which may have many processes, up to two. Threads of the program do its work when they poll and find
  * nothing; meanwhile it is there for completions that no program polls for.
  */
 #include "fault.h"
@@ -15,7 +15,7 @@
 #include <sys/prctl.h>
 
 enum { YIELD = 64 /* empty turns */ };
-enum { SPIN = 50000, SHORTEST_NAP = 10000, LONGEST_NAP = 500000, NAP_BESIDE_POLLERS = 50000 }; /* ns */
+enum { SPIN = 50000, SHORTEST_NAP = 10000, LONGEST_NAP = 500000, NAP_BESIDE_POLLERS = 50000, LONG_IDLE = 50000000, NAP_OF_MANY = 2000000 }; /* ns */
 
 static bool running;
 static uint32_t lent; /* so often has a thread of the program done a turn */
@@ -78,7 +78,7 @@ uint64_t simhca_time(int on)
 
 static void *engine(void *unused)
 {
-	uint64_t now, nap, idle = sim_now();
+	uint64_t now, nap, longest, idle = sim_now();
 	uint32_t before = 0;
 	bool busy;
 
@@ -94,7 +94,8 @@ static void *engine(void *unused)
 		now = sim_now();
 		idle = busy ? now : idle;
 		nap = (now - idle) / 16;
-		nap = nap < SHORTEST_NAP ? SHORTEST_NAP : nap > LONGEST_NAP ? LONGEST_NAP : nap;
+		longest = sim_in_fabric() && !sim_impaired && now - idle > LONG_IDLE ? NAP_OF_MANY : LONGEST_NAP;
+		nap = nap < SHORTEST_NAP ? SHORTEST_NAP : nap > longest ? longest : nap;
 		if (turns != before)
 			sim_nap(NAP_BESIDE_POLLERS);
 		else if (now - idle < SPIN)
