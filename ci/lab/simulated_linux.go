@@ -6,15 +6,15 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/goverbs/goverbs/internal/sysfs"
+	"github.com/goverbs/goverbs/internal/sysroot"
 )
 
 // simulated lists the devices of this process in a fabric of simulated ones (docs/simhca.md),
 // which lie on lo.
 func simulated() (out []Endpoint, err error) {
-	tables, err := filepath.Glob(sysfs.Root() + "/class/infiniband/*/ports/1/gids")
+	tables, err := filepath.Glob(sysroot.Root() + "/class/infiniband/*/ports/1/gids")
 	for _, dir := range tables {
-		device := strings.Split(strings.TrimPrefix(dir, sysfs.Root()), "/")[3]
+		device := strings.Split(strings.TrimPrefix(dir, sysroot.Root()), "/")[3]
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			return nil, err
@@ -34,4 +34,4 @@ func simulated() (out []Endpoint, err error) {
 }
 
 // inFabric reports whether the devices are simulated ones of a fabric.
-func inFabric() bool { return sysfs.StandIn() && strings.Contains(os.Getenv("SIMHCA"), "@") }
+func inFabric() bool { return sysroot.StandIn() && strings.Contains(os.Getenv("SIMHCA"), "@") }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/goverbs/goverbs/internal/sysfs"
+	"github.com/goverbs/goverbs/internal/sysroot"
 )
 
 // GID is an entry of the GID table of an RDMA port.
@@ -33,7 +33,7 @@ func (n Netdev) FindGID(ctx context.Context, addr netip.Addr) (GID, error) {
 }
 
 // sysClass is the folder that has one for each RDMA device.
-func sysClass() string { return sysfs.Root() + "/class/infiniband" }
+func sysClass() string { return sysroot.Root() + "/class/infiniband" }
 
 func infiniband(dir string) fs.FS { return os.DirFS(dir) }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jsimonetti/rtnetlink/v2"
 
-	"github.com/goverbs/goverbs/internal/sysfs"
+	"github.com/goverbs/goverbs/internal/sysroot"
 )
 
 func lookupAddr(ctx context.Context, op string, addr netip.Addr) (Local, error) {
@@ -150,7 +150,7 @@ func (h *host) withAddr(op string, addr netip.Addr) (iface, error) {
 // rdmaOf is rdma for one address of the netdev. Several simulated devices can lie on lo: the
 // first choice is one that has the address in its GID table.
 func (h *host) rdmaOf(ctx context.Context, op, object string, n iface, addr netip.Addr) (Netdev, error) {
-	if n.Loopback && sysfs.StandIn() {
+	if n.Loopback && sysroot.StandIn() {
 		only := n
 		only.Loopback, only.Addrs = false, []netip.Addr{addr.Unmap().WithZone("")} // it is no GID that has another one
 		if dev, err := h.rdma(ctx, op, object, only); err == nil {

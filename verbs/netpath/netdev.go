@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/goverbs/goverbs/internal/sysfs"
+	"github.com/goverbs/goverbs/internal/sysroot"
 )
 
 // Netdev is a network interface of this network namespace, and the RDMA port
@@ -163,7 +163,7 @@ func (l ifaces) withPort(n iface, ports []rdmaPort, tables tabled) (_ Netdev, ok
 				p.ifIndex = own.ifIndex
 			}
 		}
-		if n.IPoIB || sysfs.StandIn() {
+		if n.IPoIB || sysroot.StandIn() {
 			p.ifIndex = n.Index
 		}
 	}
@@ -207,7 +207,7 @@ func (l ifaces) tag(n iface) int {
 // unsure lists the netdevs with ports that only GID tables show.
 func (l ifaces) unsure(of ifaces, ports []rdmaPort) (out ifaces) {
 	for _, n := range of {
-		if _, sure := l.portBelow(n, ports); !sure && (!n.Loopback || sysfs.StandIn()) {
+		if _, sure := l.portBelow(n, ports); !sure && (!n.Loopback || sysroot.StandIn()) {
 			out = append(out, n)
 		}
 	}

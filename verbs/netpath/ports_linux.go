@@ -6,7 +6,7 @@ import (
 	"github.com/Mellanox/rdmamap"
 
 	"github.com/goverbs/goverbs/internal/nldev"
-	"github.com/goverbs/goverbs/internal/sysfs"
+	"github.com/goverbs/goverbs/internal/sysroot"
 )
 
 // rdmaPorts lists the RDMA ports that lie on netdevs, as RDMA netlink has them. If there
@@ -14,7 +14,7 @@ import (
 // Ethernet netdev in sysfs. IPoIB netdevs, and those of devices that are not the kernel's, are found
 // by their GIDs: see [readTables].
 func rdmaPorts(all ifaces) ([]rdmaPort, error) {
-	if sysfs.StandIn() {
+	if sysroot.StandIn() {
 		return nil, nil
 	}
 	var out []rdmaPort

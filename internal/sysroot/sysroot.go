@@ -1,5 +1,5 @@
-// Package sysfs has the folder in which libibverbs finds the files of the RDMA devices.
-package sysfs
+// Package sysroot has the folder in which libibverbs finds the files of the RDMA devices.
+package sysroot
 
 // Kernel is where the kernel has them.
 const Kernel = "/sys"
