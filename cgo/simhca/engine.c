@@ -3,7 +3,7 @@
 /*
  * The thread that is the devices: it looks at the queues of all objects in turn.
  * When there was nothing to do for a while it sleeps longer and longer, up to
- * half a millisecond, and in a fabric, which may have many processes, up to two. Threads of the program do its work when they poll and find
+ * half a millisecond, and in a fabric the longer the more processes it has. Threads of the program do its work when they poll and find
  * nothing; meanwhile it is there for completions that no program polls for.
  */
 #include "fault.h"
@@ -15,7 +15,7 @@
 #include <sys/prctl.h>
 
 enum { YIELD = 64 /* empty turns */ };
-enum { SPIN = 50000, SHORTEST_NAP = 10000, LONGEST_NAP = 500000, NAP_BESIDE_POLLERS = 50000, LONG_IDLE = 50000000, NAP_OF_MANY = 2000000 }; /* ns */
+enum { SPIN = 50000, SHORTEST_NAP = 10000, LONGEST_NAP = 500000, NAP_BESIDE_POLLERS = 50000, LONG_IDLE = 50000000, NAP_OF_EACH = 100000 }; /* ns */
 
 static bool running;
 static uint32_t lent; /* so often has a thread of the program done a turn */
@@ -94,7 +94,7 @@ static void *engine(void *unused)
 		now = sim_now();
 		idle = busy ? now : idle;
 		nap = (now - idle) / 16;
-		longest = sim_in_fabric() && !sim_impaired && now - idle > LONG_IDLE ? NAP_OF_MANY : LONGEST_NAP;
+		longest = LONGEST_NAP + (!sim_impaired && now - idle > LONG_IDLE ? sim_processes() * NAP_OF_EACH : 0);
 		nap = nap < SHORTEST_NAP ? SHORTEST_NAP : nap > longest ? longest : nap;
 		if (turns != before)
 			sim_nap(NAP_BESIDE_POLLERS);

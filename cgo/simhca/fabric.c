@@ -231,6 +231,16 @@ void sim_fabric_forget(void)
 
 bool sim_in_fabric(void) { return sim_fabric; }
 
+/* How many processes the fabric has, about. */
+int sim_processes(void)
+{
+	int n = 0;
+
+	for (int i = 0; sim_fabric && i < SIM_NODES; i++)
+		n += __atomic_load_n(&sim_gate(i)->pid, __ATOMIC_RELAXED) != 0;
+	return n;
+}
+
 /* Tells whether a descriptor is what keeps this process in the fabric, which a program that closes all must not close. */
 bool sim_fabric_file(int fd) { return sim_fabric && fd == file; }
 

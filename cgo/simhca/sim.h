@@ -204,6 +204,7 @@ void sim_fabric_forget(void);
 bool sim_in_fabric(void);
 bool sim_fabric_file(int fd);
 bool sim_alive(int slot);
+int sim_processes(void);
 struct sim_node *sim_node_of(int slot);
 enum sim_entry sim_enter(int slot);
 void sim_leave(void);
