@@ -115,14 +115,12 @@ soak: setup
 	@$(RUN) -soak $(SOAK) -only 'guest-13|simulated'
 
 # Two hosts, one of which serves its memory to the other, and then a cache.
-# SIM=1: between two processes of this host, on simulated devices.
-demo: $(if $(SIM),build/simhca.so,$(LAB))
+demo: $(LAB)
 	@$(GO) build -o build/demo ./ci/demo
-ifeq ($(DEVICE)$(SIM),)
+ifeq ($(DEVICE),)
 	$(LAB) -topo hosts=2 -all -- "$(CURDIR)/build/demo"
 else
-	@$(if $(SIM),export SIMHCA=mlx5@demo LD_PRELOAD="$(CURDIR)/build/simhca.so";) \
-	build/demo server & server=$$!; sleep 1; build/demo client 127.0.0.1; status=$$?; \
+	@build/demo server & server=$$!; sleep 1; build/demo client 127.0.0.1; status=$$?; \
 	[ $$status = 0 ] || kill $$server; wait $$server || [ $$status != 0 ] || status=1; exit $$status
 endif
 
