@@ -81,14 +81,18 @@ simulated-preloaded: build/simhca.so
 	! LD_PRELOAD=build/simhca.so ibv_devices 2>&1 | grep -q 'mlx5_0\|efa_0'
 	! SIMHCA=mlx5 LD_PRELOAD=build/simhca.so sh -c 'SIMHCA= exec env' | grep SYSFS_PATH
 
-# Processes of one fabric: a program that stops and kills its peers, and perftest. With SANITIZE,
-# options of gcc, the devices are linked into the program, and perftest does not run.
+# Processes of one fabric: programs that stop and kill their peers, perftest, and folders that no
+# fabric can have. With SANITIZE, options of gcc, the devices are linked into the programs, and nothing
+# else runs.
 simulated-fabric: build/simhca.so
 	@mkdir -p build/simulated
-	gcc -D_GNU_SOURCE -O2 -g -Wall -fno-strict-aliasing $(SANITIZE) -o build/simulated/fabric cgo/simhca/testdata/fabric.c \
-		$(if $(SANITIZE),-rdynamic $(wildcard cgo/simhca/*.c)) -libverbs -ldl -lpthread
-	SIMHCA=mlx5@test $(if $(SANITIZE),ASAN_OPTIONS=detect_leaks=0,LD_PRELOAD=build/simhca.so) timeout 100 build/simulated/fabric
+	for program in fabric steps; do \
+		gcc -D_GNU_SOURCE -O2 -g -Wall -fno-strict-aliasing $(SANITIZE) -o build/simulated/$$program cgo/simhca/testdata/$$program.c \
+			$(if $(SANITIZE),-rdynamic $(wildcard cgo/simhca/*.c)) -libverbs -ldl -lpthread && \
+		SIMHCA=mlx5@test-$$PPID $(if $(SANITIZE),ASAN_OPTIONS=detect_leaks=0,LD_PRELOAD=build/simhca.so) timeout 120 build/simulated/$$program || exit; \
+	done
 	$(if $(SANITIZE),,sh cgo/simhca/testdata/perftest.sh)
+	$(if $(SANITIZE),,sh cgo/simhca/testdata/folder.sh)
 
 # UCX and libfabric over them.
 simulated-ucx: setup build/simhca.so

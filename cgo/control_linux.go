@@ -40,6 +40,9 @@ static int gv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask, struc
 	return gv_driver()->query_qp(qp, a, mask, init);
 }
 
+// Of libibverbs' interface for drivers.
+extern const char *ibv_get_sysfs_path(void);
+
 static struct ibv_pd *gv_alloc_pd(struct ibv_context *ctx) { return gv_driver()->alloc_pd(ctx); }
 static int gv_dealloc_pd(struct ibv_pd *pd) { return gv_driver()->dealloc_pd(pd); }
 
@@ -125,6 +128,9 @@ func status(r C.int, err error) error {
 	}
 	return syscall.Errno(r)
 }
+
+// SysfsPath is the folder in which libibverbs looks for devices: /sys, or $SYSFS_PATH.
+func SysfsPath() string { return C.GoString(C.ibv_get_sysfs_path()) }
 
 // Devices lists the RDMA devices of this host.
 func Devices() ([]DeviceInfo, error) {

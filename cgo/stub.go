@@ -16,6 +16,7 @@ func NewRecvChain(int, int) (*RecvChain, error)                   { return nil, 
 func (c *SendChain) Free()                                        {}
 func (c *RecvChain) Free()                                        {}
 func Devices() ([]DeviceInfo, error)                              { return nil, ErrUnsupported }
+func SysfsPath() string                                           { return "/sys" }
 func OpenDevice(string) (Context, error)                          { return 0, ErrUnsupported }
 func CloseDevice(Context) error                                   { return ErrUnsupported }
 func AsyncFD(Context) int                                         { return -1 }

@@ -7,11 +7,13 @@ import (
 	"github.com/goverbs/goverbs/cgo"
 	"github.com/goverbs/goverbs/internal/boottime"
 	"github.com/goverbs/goverbs/internal/hook"
+	"github.com/goverbs/goverbs/internal/sysroot"
 )
 
 // init sets the functions of packages driver and experimental, which have their comments.
 func init() {
 	boottime.Use(cgo.Boottime)
+	sysroot.Use(cgo.SysfsPath())
 	hook.AdoptDevice, hook.WrapDevice, hook.Wrap = adoptDevice, wrapDevice, wrap
 	hook.SoftRoCE, hook.ResetRaces = (*Device).softRoCE, (*Device).resetRaces
 	hook.FindGIDAgain, hook.FollowGID, hook.CreateCQFor = (*Device).findGIDAgain, followGID, (*Device).createCQFor

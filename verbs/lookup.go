@@ -179,7 +179,11 @@ func gidOn(all []GIDEntry, at netpath.Local) (GIDEntry, bool) {
 		}
 	}
 	here := place{known: true, netdevs: []netpath.Netdev{at.Netdev}}
-	return GIDQuery{Addr: at.Addr, Port: at.Port}.choose(fit, here)
+	gid, ok := GIDQuery{Addr: at.Addr, Port: at.Port}.choose(fit, here)
+	if !ok && at.Loopback { // which has more addresses than the device has GIDs
+		return GIDQuery{Port: at.Port}.choose(fit, here)
+	}
+	return gid, ok
 }
 
 func noGID(op, object string, all []GIDEntry) error {

@@ -2,12 +2,14 @@
 
 /* $SIMHCA: which devices there are. */
 #include "sim.h"
+#include <arpa/inet.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 int sim_tracing;
+uint32_t sim_address = INADDR_LOOPBACK;
 
 void sim_print(const char *format, ...)
 {
@@ -71,6 +73,21 @@ static bool add_device(char *spec)
 	return true;
 }
 
+/* $SIMHCA_ADDRESS: that of the first device, and those behind it of the others. */
+static void take_address(void)
+{
+	const char *text = getenv("SIMHCA_ADDRESS");
+	struct in_addr a;
+
+	if (!text || !*text)
+		return;
+	if (inet_pton(AF_INET, text, &a) != 1 || ntohl(a.s_addr) < INADDR_LOOPBACK || ntohl(a.s_addr) > INADDR_LOOPBACK + 0xfffffd - SIM_DEVICES) {
+		sim_print("SIMHCA_ADDRESS=%s is none from 127.0.0.1 to 127.255.255.246", text);
+		abort();
+	}
+	sim_address = ntohl(a.s_addr);
+}
+
 /* Tells whether there is anything to simulate. */
 bool sim_configure(void)
 {
@@ -80,6 +97,7 @@ bool sim_configure(void)
 	if (!list || !*list)
 		return false;
 	sim_tracing = trace ? atoi(trace) : 0;
+	take_address();
 	snprintf(copy, sizeof(copy), "%s", list);
 	for (spec = strtok_r(copy, " ,", &rest); spec; spec = strtok_r(NULL, " ,", &rest)) {
 		fabric = strchr(spec, '@');

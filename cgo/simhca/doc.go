@@ -16,7 +16,8 @@
 //	SIMHCA=mlx5:latereads  READs are executed late, behind WRITEs and atomics without a fence
 //	SIMHCA=mlx5:torn       READs and WRITEs move one cache line at a time
 //	SIMHCA=mlx5@NAME       mlx5_0 of this process, which reaches the devices of all processes
-//	                       of the user that name the same fabric
+//	                       of the user that name the same fabric. It lies on lo, with 127.0.0.1 or
+//	                       SIMHCA_ADDRESS and ::1; rdmactl sim impairs the ways between addresses
 //	SIMHCA=efa             efa_0, requests are executed in order
 //	SIMHCA=efa:reverse     in the reverse order; efa:random in any
 //	SIMHCA=efa:nowrite     without RDMA WRITE, as the first generation

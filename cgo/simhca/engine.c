@@ -3,7 +3,7 @@
 /*
  * The thread that is the devices: it looks at the queues of all objects in turn.
  * When there was nothing to do for a while it sleeps longer and longer, up to
- * half a millisecond. Threads of the program do its work when they poll and find
+ * half a millisecond, and in a fabric the longer the more processes it has. Threads of the program do its work when they poll and find
  * nothing; meanwhile it is there for completions that no program polls for.
  */
 #include "fault.h"
@@ -15,7 +15,7 @@
 #include <sys/prctl.h>
 
 enum { YIELD = 64 /* empty turns */ };
-enum { SPIN = 50000, SHORTEST_NAP = 10000, LONGEST_NAP = 500000, NAP_BESIDE_POLLERS = 50000 }; /* ns */
+enum { SPIN = 50000, SHORTEST_NAP = 10000, LONGEST_NAP = 500000, NAP_BESIDE_POLLERS = 50000, LONG_IDLE = 50000000, NAP_OF_EACH = 100000 }; /* ns */
 
 static bool running;
 static uint32_t lent; /* so often has a thread of the program done a turn */
@@ -78,7 +78,7 @@ uint64_t simhca_time(int on)
 
 static void *engine(void *unused)
 {
-	uint64_t now, nap, idle = sim_now();
+	uint64_t now, nap, longest, idle = sim_now();
 	uint32_t before = 0;
 	bool busy;
 
@@ -87,13 +87,15 @@ static void *engine(void *unused)
 	for (;;) {
 		uint32_t turns = __atomic_load_n(&lent, __ATOMIC_RELAXED);
 
+		sim_impair_look();
 		sim_lock();
 		busy = turn();
 		sim_unlock();
 		now = sim_now();
 		idle = busy ? now : idle;
 		nap = (now - idle) / 16;
-		nap = nap < SHORTEST_NAP ? SHORTEST_NAP : nap > LONGEST_NAP ? LONGEST_NAP : nap;
+		longest = LONGEST_NAP + (!sim_impaired && now - idle > LONG_IDLE ? sim_processes() * NAP_OF_EACH : 0);
+		nap = nap < SHORTEST_NAP ? SHORTEST_NAP : nap > longest ? longest : nap;
 		if (turns != before)
 			sim_nap(NAP_BESIDE_POLLERS);
 		else if (now - idle < SPIN)

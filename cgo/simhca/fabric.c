@@ -19,7 +19,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -29,7 +28,7 @@
 enum { NODE_BYTES = 1 << 27, GROWTH = 1 << 18, SMALLEST = 64, CLASSES = 22, PATIENCE = 1000000, SHORT_PATIENCE = 20000 /* ns */ };
 
 /* The layout of what processes share: the first number counts changes of it. */
-static const uint64_t version = 1ull << 32 | (sizeof(struct sim_node) ^ sizeof(struct fabric) ^ sizeof(struct sim_outbox));
+static const uint64_t version = 2ull << 32 | (sizeof(struct sim_node) ^ sizeof(struct fabric) ^ sizeof(struct sim_outbox));
 
 struct fabric *sim_fabric;
 
@@ -52,32 +51,13 @@ static void *map(uint64_t offset, size_t len)
 	return NULL;
 }
 
-/* The process that holds locks of the file's bytes, or 0. */
-static int holder(int from, int n)
-{
-	struct flock l = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = from, .l_len = n };
-
-	return fcntl(file, F_GETLK, &l) ? -1 : l.l_type == F_UNLCK ? 0 : l.l_pid;
-}
-
-static bool lock(int from, int type, bool wait)
-{
-	struct flock l = { .l_type = type, .l_whence = SEEK_SET, .l_start = from, .l_len = 1 };
-	int r;
-
-	do
-		r = fcntl(file, wait ? F_SETLKW : F_SETLK, &l);
-	while (r && errno == EINTR);
-	return !r;
-}
-
 /* Tells whether a process still is. */
 bool sim_alive(int slot)
 {
 	struct fabric_gate *g = sim_gate(slot);
 	uint32_t generation = __atomic_load_n(&g->generation, __ATOMIC_SEQ_CST);
 
-	if (slot == sim_self->slot || holder(slot, 1))
+	if (slot == sim_self->slot || fabric_holder(file, slot, 1))
 		return true;
 	__atomic_store_n(&g->gone, generation, __ATOMIC_SEQ_CST);
 	return false;
@@ -148,7 +128,7 @@ static bool claim(void)
 	int slot = -1;
 
 	for (uint32_t k = 1; slot < 0 && k <= SIM_NODES; k++)
-		if (lock((sim_fabric->last + k) % SIM_NODES, F_WRLCK, false))
+		if (fabric_lock(file, (sim_fabric->last + k) % SIM_NODES, F_WRLCK, false))
 			slot = (sim_fabric->last + k) % SIM_NODES;
 	if (slot < 0) {
 		sim_print("the fabric is full: it has %d processes", SIM_NODES);
@@ -173,23 +153,26 @@ static bool claim(void)
 	return true;
 }
 
-/* Opens the file, the first process in it makes it anew. The lock behind those of the slots is held. */
+/* Gives the file its size, all of it free, and the header its memory. */
+static bool lay_out(void)
+{
+	if (ftruncate(file, 0) || ftruncate(file, offset_of(SIM_NODES)))
+		return false;
+	errno = posix_fallocate(file, 0, FABRIC_HEADER);
+	return !errno;
+}
+
+/* Maps the file, which the first process in it makes anew. */
 static bool enter_file(const char *path)
 {
 	struct { uint64_t version; uint32_t last; } old = {};
-	bool first;
+	bool first = !fabric_holder(file, 0, SIM_NODES);
 
-	file = sim_real.open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (file < 0 || !lock(SIM_NODES, F_WRLCK, true)) {
-		sim_print("%s: %s", path, strerror(errno));
-		return false;
-	}
-	first = !holder(0, SIM_NODES);
 	if (pread(file, &old, sizeof(old), 0) < 0 || (!first && old.version != version)) {
 		sim_print("%s is used by programs with another simhca", path);
 		return false;
 	}
-	if (first && (ftruncate(file, 0) || ftruncate(file, offset_of(SIM_NODES)) || posix_fallocate(file, 0, FABRIC_HEADER))) {
+	if (first && !lay_out()) {
 		sim_print("%s: %s", path, strerror(errno));
 		return false;
 	}
@@ -206,29 +189,20 @@ static bool enter_file(const char *path)
 /* Makes this process, which has no devices yet, one of those of a fabric. */
 bool sim_fabric_join(const char *name)
 {
-	const char *root = access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm";
 	char path[128];
 	bool in;
 
-	if (!*name || strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") != strlen(name) || strlen(name) > 64) {
-		sim_print("a fabric's name has up to 64 letters, digits, - and _: %s", name);
-		return false;
-	}
-	snprintf(path, sizeof(path), "%s/simhca-fabric-%d", root, (int)geteuid());
 	sim_self->slot = -1; /* until it is in */
-	mkdir(path, 0700);
-	if (!sim_trusted(path)) {
-		sim_print("%s is no folder of this user's alone", path);
+	file = fabric_open(name, path, sizeof(path));
+	if (file < 0)
 		return false;
-	}
-	snprintf(path + strlen(path), sizeof(path) - strlen(path), "/%s", name);
+	sim_impair_by(path);
 	in = enter_file(path);
 	if (in) {
 		clean();
 		in = claim();
 	}
-	if (file >= 0)
-		lock(SIM_NODES, F_UNLCK, false);
+	fabric_lock(file, SIM_NODES, F_UNLCK, false);
 	if (!in)
 		return false;
 	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY); /* fails where it is not needed */
@@ -257,6 +231,16 @@ void sim_fabric_forget(void)
 
 bool sim_in_fabric(void) { return sim_fabric; }
 
+/* How many processes the fabric has, about. */
+int sim_processes(void)
+{
+	int n = 0;
+
+	for (int i = 0; sim_fabric && i < SIM_NODES; i++)
+		n += __atomic_load_n(&sim_gate(i)->pid, __ATOMIC_RELAXED) != 0;
+	return n;
+}
+
 /* Tells whether a descriptor is what keeps this process in the fabric, which a program that closes all must not close. */
 bool sim_fabric_file(int fd) { return sim_fabric && fd == file; }
 
@@ -279,7 +263,7 @@ static bool meet(int slot)
 {
 	struct fabric_gate *g = sim_gate(slot);
 	uint32_t generation = __atomic_load_n(&g->generation, __ATOMIC_SEQ_CST);
-	int pid = holder(slot, 1);
+	int pid = fabric_holder(file, slot, 1);
 
 	if (!pid)
 		__atomic_store_n(&g->gone, generation, __ATOMIC_SEQ_CST);

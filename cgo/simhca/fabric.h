@@ -23,6 +23,7 @@ struct fabric_gate {
 struct fabric {
 	uint64_t version;
 	uint32_t last; /* slot that was given out */
+	uint64_t busy[SIM_RULES]; /* until then the way of a rule is */
 	struct fabric_gate gates[SIM_NODES];
 };
 
@@ -38,6 +39,11 @@ _Static_assert(sizeof(struct fabric) <= FABRIC_HEADER, "room for the gates");
 extern struct fabric *sim_fabric; /* NULL: there is none */
 
 int sim_pid_of(int slot);
+
+/* Its file (fabric_file.c). */
+int fabric_holder(int fd, int from, int n);
+bool fabric_lock(int fd, int from, int type, bool wait);
+int fabric_open(const char *name, char *path, size_t size);
 
 static inline struct fabric_gate *sim_gate(int slot) { return &sim_fabric->gates[slot]; }
 

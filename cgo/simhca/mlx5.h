@@ -56,6 +56,11 @@ struct mx_pending {
 	struct sim_message *message; /* that was sent for it, or NULL */
 	uint64_t serial; /* of it */
 	int receiver;
+	/* On an impaired way: how far it is, when it goes on, and how it has ended. */
+	uint8_t leg, tries;
+	uint32_t packet; /* that is next */
+	uint64_t due;
+	int status;
 };
 
 struct mx_qp {
@@ -130,8 +135,9 @@ int mx_create_ah(struct sim_ctx *, struct sim_io *);
 int mx_check_path(struct sim_ctx *, const uint8_t *dgid, bool global, uint8_t sgid_index, uint8_t port);
 int mx_ioctl(struct sim_ctx *, struct ib_uverbs_ioctl_hdr *);
 void *mx_map(struct sim_ctx *, void *addr, size_t len, int prot, int flags, off_t off);
-int mx_slot_at(struct sim_device *from, const uint8_t gid[16], uint16_t lid);
-struct sim_device *mx_device_at(struct sim_device *from, const uint8_t gid[16], bool global, uint16_t lid);
+int mx_slot_at(struct sim_device *from, const uint8_t gid[16], uint16_t lid, uint32_t qpn);
+uint32_t mx_address_at(struct sim_device *from, const uint8_t gid[16], uint16_t lid, uint32_t qpn);
+struct sim_device *mx_device_at(struct sim_device *from, const uint8_t gid[16], bool global, uint16_t lid, uint32_t qpn);
 
 /* mlx5_create.c, mlx5_modify.c */
 int mx_create_cq(struct sim_ctx *, bool ex, struct sim_io *);
@@ -180,6 +186,10 @@ void mx_recall_all(struct mx_qp *);
 int mx_post_datagram(struct mx_qp *, struct sim_device *to, const struct mx_datagram *, struct mx_pending *);
 void mx_arrive(struct sim_node *from, struct sim_message *);
 
+/* mlx5_way.c */
+int mx_carry(struct mx_qp *, struct mx_wqe *, struct mx_pending *);
+void mx_send_behind(struct mx_qp *);
+
 /* mlx5_window.c */
 int mx_alloc_window(struct sim_ctx *, struct sim_io *);
 int mx_umr(struct mx_qp *, const struct mx_wqe *);
@@ -189,6 +199,7 @@ void mx_invalidate(struct mx_qp *, uint32_t key);
 
 /* mlx5_qp.c */
 struct mx_qp *mx_qp_of(struct sim_device *, uint32_t qpn);
+struct sim_device *mx_device_of(struct sim_node *, uint32_t qpn);
 struct sim_obj *mx_find_qp(struct sim_device *, uint32_t qpn);
 void mx_fail(struct mx_qp *, uint32_t event);
 void mx_fail_qp(struct sim_obj *);
@@ -201,13 +212,15 @@ void mx_overtake(struct mx_qp *, int i);
 bool mx_pauses(struct mx_qp *, const struct mx_wqe *, struct mx_pending *);
 int mx_move(struct mx_qp *, struct mx_wqe *, struct mx_pending *, struct sim_node *far, uint8_t *at);
 
-static inline uint32_t mx_qpn0(const struct sim_device *d) { return (uint32_t)d->node->slot << 16 | MX_QPN0; }
+static inline uint32_t mx_qpn0(const struct sim_node *n) { return (uint32_t)n->slot << 16 | MX_QPN0; }
+static inline int mx_slot_of(uint32_t qpn) { return qpn >> 16 & (SIM_NODES - 1); }
 static inline bool mx_is_send(uint8_t op) { return op == MLX5_OPCODE_SEND || op == MLX5_OPCODE_SEND_IMM || op == MLX5_OPCODE_SEND_INVAL; }
 static inline bool mx_is_write(uint8_t op) { return op == MLX5_OPCODE_RDMA_WRITE || op == MLX5_OPCODE_RDMA_WRITE_IMM; }
 static inline bool mx_is_atomic(uint8_t op)
 {
 	return op == MLX5_OPCODE_ATOMIC_CS || op == MLX5_OPCODE_ATOMIC_FA || op == MLX5_OPCODE_ATOMIC_MASKED_CS || op == MLX5_OPCODE_ATOMIC_MASKED_FA;
 }
+static inline uint32_t mx_av_qpn(const struct mlx5_wqe_av *av) { return be32toh(av->dqp_dct) & 0xffffff; }
 static inline uint32_t mx_load32(const uint32_t *p) { return be32toh(__atomic_load_n(p, __ATOMIC_ACQUIRE)); }
 
 #endif

@@ -240,7 +240,7 @@ int mx_create_qp(struct sim_ctx *c, bool ex, struct sim_io *io)
 	q->scq = s;
 	q->rcq = v;
 	q->srq = srq;
-	q->qpn = mx_qpn0(c->dev) + q->o.handle;
+	q->qpn = mx_qpn0(c->dev->node) + q->o.handle;
 	q->uidx = u.uidx;
 	q->made = a;
 	q->ece = ur.ece_options = u.ece_options ? MX_ECE : 0; /* every program is told all */

@@ -61,7 +61,7 @@ int mx_send_datagram(struct mx_qp *q, struct mx_wqe *w, struct mx_pending *p)
 	bool global = !from->ib || be32toh(w->av.grh_gid_fl) >> 30 & 1;
 	uint32_t key = be32toh(w->av.key.qkey.qkey), index = be32toh(w->av.grh_gid_fl) >> 20 & 0xff;
 	bool imm = w->opcode == MLX5_OPCODE_SEND_IMM;
-	struct mx_datagram m = { .qpn = be32toh(w->av.dqp_dct) & 0xffffff, .imm = imm, .bytes = w->bytes + GRH, .npieces = w->npieces + 1,
+	struct mx_datagram m = { .qpn = mx_av_qpn(&w->av), .imm = imm, .bytes = w->bytes + GRH, .npieces = w->npieces + 1,
 		.qkey = key & 0x80000000 ? q->attr.qkey : key };
 	enum sim_entry entry;
 	uint8_t grh[GRH];
@@ -83,10 +83,10 @@ int mx_send_datagram(struct mx_qp *q, struct mx_wqe *w, struct mx_pending *p)
 		m.e.imm_inval_pkey = w->imm;
 	m.pieces[0] = (struct sim_piece){ grh, GRH };
 	memcpy(m.pieces + 1, w->pieces, w->npieces * sizeof(*m.pieces));
-	entry = sim_enter(mx_slot_at(from, w->av.rgid, be16toh(w->av.rlid)));
+	entry = sim_enter(mx_slot_at(from, w->av.rgid, be16toh(w->av.rlid), m.qpn));
 	if (entry != SIM_IN)
 		return entry == SIM_BUSY ? MX_WAIT : MX_DONE;
-	d = mx_device_at(from, w->av.rgid, global, be16toh(w->av.rlid));
+	d = mx_device_at(from, w->av.rgid, global, be16toh(w->av.rlid), m.qpn);
 	if (d && d->node == sim_self)
 		mx_receive_datagram(d, &m);
 	else if (d)

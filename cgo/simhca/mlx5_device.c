@@ -20,30 +20,48 @@ static bool option(struct sim_device *d, const char *name)
 	return true;
 }
 
+/* An entry of RoCE v1, and one of v2. */
+static void add_address(struct sim_device *d, const uint8_t address[16])
+{
+	for (int v2 = 0; v2 < 2; v2++) {
+		memcpy(d->gids[d->ngids].raw, address, 16);
+		d->gids[d->ngids++].v2 = v2;
+	}
+}
+
 static void init(struct sim_device *d)
 {
-	uint8_t link[16] = { 0xfe, 0x80 }, ip[16] = { 0xfd, 0x00 };
-	static const uint8_t loopback[16] = { [10] = 0xff, 0xff, 127 };
+	uint8_t link[16] = { 0xfe, 0x80 }, own[16] = { 0xfd, [14] = (d->id + 1) >> 8, d->id + 1 }, v4[16] = { [10] = 0xff, 0xff };
+	static const uint8_t loopback[16] = { [15] = 1 };
 
 	d->part = 0x101d;
 	d->lid = d->ib ? d->id + 1 : 0;
 	d->guid = 0x0200c0fffe510000ull | d->id;
 	memcpy(link + 8, &(uint64_t){ htobe64(d->guid) }, 8);
-	d->ngids = d->ib ? 1 : 4;
-	memcpy(d->gids[0].raw, link, 16);
-	if (d->ib)
+	if (d->ib) {
+		memcpy(d->gids[d->ngids++].raw, link, 16);
 		return;
-	memcpy(d->gids[1].raw, link, 16);
-	if (d->options & MX_IPV4)
-		memcpy(ip, loopback, 16);
-	ip[14] = (d->id + 1) >> 8;
-	ip[15] = d->id + 1;
-	memcpy(d->gids[2].raw, ip, 16);
-	memcpy(d->gids[3].raw, ip, 16);
-	d->gids[1].v2 = d->gids[3].v2 = true;
+	}
+	d->address = sim_address + d->number;
+	memcpy(v4 + 12, &(uint32_t){ htobe32(d->address) }, 4);
+	add_address(d, link);
+	if (!(d->options & MX_IPV4))
+		add_address(d, own);
+	if (d->options & MX_IPV4 || sim_in_fabric())
+		add_address(d, v4);
+	if (sim_in_fabric())
+		add_address(d, loopback);
 }
 
-/* The number of the device that could have an address, or -1: addresses are made of it (init). */
+/* Addresses of lo, which several devices have: the number of the queue pair tells which of them is meant. */
+static bool shared(const struct sim_device *from, const uint8_t gid[16])
+{
+	static const uint8_t v4[13] = { [10] = 0xff, 0xff, 127 }, v6[16] = { [15] = 1 };
+
+	return !from->ib && (!memcmp(gid, v4, sizeof(v4)) || !memcmp(gid, v6, sizeof(v6)));
+}
+
+/* The number of the device that could have an address that is not shared, or -1: such addresses are made of it (init). */
 static int address_id(const struct sim_device *from, const uint8_t gid[16], uint16_t lid)
 {
 	int last = gid[14] << 8 | gid[15];
@@ -51,21 +69,31 @@ static int address_id(const struct sim_device *from, const uint8_t gid[16], uint
 	return from->ib ? lid - 1 : gid[0] == 0xfe ? last : last - 1;
 }
 
-/* The slot of the process that could have an address, or -1. */
-int mx_slot_at(struct sim_device *from, const uint8_t gid[16], uint16_t lid)
+/* The slot of the process that could have a queue pair at an address, or -1. */
+int mx_slot_at(struct sim_device *from, const uint8_t gid[16], uint16_t lid, uint32_t qpn)
 {
-	int id = address_id(from, gid, lid);
+	int id;
 
+	if (shared(from, gid))
+		return mx_slot_of(qpn);
+	id = address_id(from, gid, lid);
 	return id < 0 ? -1 : id / SIM_DEVICES;
 }
 
-/* The device at an address, if the one that asks reaches it. In a process that is not this one: between sim_enter and sim_leave. */
-struct sim_device *mx_device_at(struct sim_device *from, const uint8_t gid[16], bool global, uint16_t lid)
+/*
+ * The device of a queue pair at an address, if the one that asks reaches it. In a process that is
+ * not this one: between sim_enter and sim_leave.
+ */
+struct sim_device *mx_device_at(struct sim_device *from, const uint8_t gid[16], bool global, uint16_t lid, uint32_t qpn)
 {
+	struct sim_node *n = sim_node_of(mx_slot_at(from, gid, lid, qpn));
 	int id = address_id(from, gid, lid);
-	struct sim_node *n = sim_node_of(id < 0 ? -1 : id / SIM_DEVICES);
-	struct sim_device *d = n && id % SIM_DEVICES < n->ndevices ? &n->devices[id % SIM_DEVICES] : NULL;
+	struct sim_device *d = NULL;
 
+	if (n && shared(from, gid))
+		d = mx_device_of(n, qpn);
+	else if (n && id % SIM_DEVICES < n->ndevices)
+		d = &n->devices[id % SIM_DEVICES];
 	/* In a fabric all devices are of this model; models of other processes lie elsewhere. */
 	if (!d || (n == sim_self && d->model != &sim_mlx5) || d->ib != from->ib || d->removed || from->removed || (d->ib && d->lid != lid))
 		return NULL;
@@ -75,6 +103,18 @@ struct sim_device *mx_device_at(struct sim_device *from, const uint8_t gid[16], 
 		if (!memcmp(d->gids[k].raw, gid, 16))
 			return d;
 	return NULL;
+}
+
+/* The IPv4 address of the device at an address, as far as it can be known without a look at the queue pair, or 0. */
+uint32_t mx_address_at(struct sim_device *from, const uint8_t gid[16], uint16_t lid, uint32_t qpn)
+{
+	struct sim_node *n = sim_node_of(mx_slot_at(from, gid, lid, qpn));
+	uint32_t v4;
+
+	memcpy(&v4, gid + 12, sizeof(v4));
+	if (shared(from, gid))
+		return gid[10] ? be32toh(v4) : n ? n->devices[0].address : 0;
+	return n ? n->devices[address_id(from, gid, lid) % SIM_DEVICES].address : 0;
 }
 
 int mx_get_context(struct sim_ctx *c, struct sim_io *io)

@@ -7,9 +7,17 @@
  */
 #include "mlx5.h"
 
+/* The device that has a queue pair of that number, or NULL. */
+struct sim_device *mx_device_of(struct sim_node *n, uint32_t qpn)
+{
+	struct sim_obj *q = sim_any(n, qpn - mx_qpn0(n), SIM_QP);
+
+	return q ? q->ctx->dev : NULL;
+}
+
 struct mx_qp *mx_qp_of(struct sim_device *d, uint32_t qpn)
 {
-	struct mx_qp *q = sim_any(d->node, qpn - mx_qpn0(d), SIM_QP);
+	struct mx_qp *q = sim_any(d->node, qpn - mx_qpn0(d->node), SIM_QP);
 
 	return q && q->o.ctx->dev == d ? q : NULL;
 }
@@ -137,7 +145,7 @@ static bool turn(struct mx_qp *q, int i)
 	p->begun = true;
 	if (!fault && mx_pauses(q, &w, p))
 		return false;
-	status = fault ? syndrome(fault) : p->early ? MX_DONE : mx_execute(q, &w, p);
+	status = fault ? syndrome(fault) : p->early ? MX_DONE : sim_impaired || p->leg ? mx_carry(q, &w, p) : mx_execute(q, &w, p);
 	if (status == MX_WAIT)
 		return false;
 	sim_trace(2, "queue pair %#x, entry %u, opcode %#x, %llu bytes, stream %u: %#x", q->qpn, w.at, w.opcode, (unsigned long long)w.bytes, w.stream, status);
@@ -173,6 +181,8 @@ bool mx_qp_work(struct mx_qp *q)
 	if (!q->sq_count || sim_fault_late(&q->o, q->qpn))
 		return false;
 	fetch(q);
+	if (sim_impaired)
+		mx_send_behind(q);
 	for (int i = 0; i < q->npending;) {
 		uint16_t before = q->pending[i].steps;
 
@@ -180,7 +190,7 @@ bool mx_qp_work(struct mx_qp *q)
 			i++;
 			continue;
 		}
-		if (q->o.ctx->dev->options & MX_LATE_READS && !flushes(q, q->pending[i].stream))
+		if (q->o.ctx->dev->options & MX_LATE_READS && !sim_impaired && !flushes(q, q->pending[i].stream))
 			mx_overtake(q, i);
 		if (!turn(q, i)) {
 			busy |= q->pending[i].steps != before;

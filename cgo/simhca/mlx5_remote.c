@@ -142,7 +142,7 @@ static int receive(struct sim_node *from, struct sim_device *d, struct body *b)
 	struct mx_qp *t = mx_qp_of(d, b->to);
 	int status;
 
-	if (!s || !t || (t->dct ? t->state != IBV_QPS_RTR : mx_connected(s) != t))
+	if (!s || !t || (t->dct ? t->state != IBV_QPS_RTR : s->attr.dest_qp_num != t->qpn || mx_connected(s) != t))
 		return MX_LOST;
 	memset(&w, 0, offsetof(struct mx_wqe, raw));
 	w.opcode = b->opcode;

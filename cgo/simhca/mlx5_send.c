@@ -36,19 +36,21 @@ static int not_ready(struct mx_qp *q, unsigned rnr_timer, struct mx_pending *p)
 	return MLX5_CQE_SYNDROME_RNR_RETRY_EXC_ERR;
 }
 
-static struct sim_device *far_end(struct sim_device *from, const struct ib_uverbs_qp_dest *d)
+static struct sim_device *far_end(const struct mx_qp *q)
 {
-	return mx_device_at(from, d->dgid, d->is_global, d->dlid);
+	const struct ib_uverbs_qp_dest *d = &q->attr.dest;
+
+	return mx_device_at(q->o.ctx->dev, d->dgid, d->is_global, d->dlid, q->attr.dest_qp_num);
 }
 
 /* The queue pair that a connection leads to, if it leads back. */
 struct mx_qp *mx_connected(struct mx_qp *q)
 {
-	struct sim_device *d = far_end(q->o.ctx->dev, &q->attr.dest);
+	struct sim_device *d = far_end(q);
 	struct mx_qp *t = d ? mx_qp_of(d, q->attr.dest_qp_num) : NULL;
 
 	if (!t || t->type != q->type || t->state < IBV_QPS_RTR || t->state > IBV_QPS_SQE || t->failed || t->attr.dest_qp_num != q->qpn ||
-	    far_end(d, &t->attr.dest) != q->o.ctx->dev)
+	    far_end(t) != q->o.ctx->dev)
 		return NULL;
 	if (q->type == IBV_QPT_RC && t->recv_psn != q->send_psn) {
 		sim_trace(1, "queue pair %#x sends packet %#x and %#x expects %#x", q->qpn, q->send_psn, t->qpn, t->recv_psn);
@@ -60,8 +62,8 @@ struct mx_qp *mx_connected(struct mx_qp *q)
 static struct mx_qp *target(struct mx_qp *q, const struct mx_wqe *w)
 {
 	bool global = !q->o.ctx->dev->ib || be32toh(w->av.grh_gid_fl) >> 30 & 1;
-	struct sim_device *d = mx_device_at(q->o.ctx->dev, w->av.rgid, global, be16toh(w->av.rlid));
-	struct mx_qp *t = d ? mx_qp_of(d, be32toh(w->av.dqp_dct) & 0xffffff) : NULL;
+	struct sim_device *d = mx_device_at(q->o.ctx->dev, w->av.rgid, global, be16toh(w->av.rlid), mx_av_qpn(&w->av));
+	struct mx_qp *t = d ? mx_qp_of(d, mx_av_qpn(&w->av)) : NULL;
 
 	return t && t->dct && t->state == IBV_QPS_RTR ? t : NULL;
 }
@@ -170,8 +172,8 @@ static int check(struct mx_qp *q, const struct mx_wqe *w)
 static int destination(struct mx_qp *q, const struct mx_wqe *w)
 {
 	if (q->dci)
-		return mx_slot_at(q->o.ctx->dev, w->av.rgid, be16toh(w->av.rlid));
-	return mx_slot_at(q->o.ctx->dev, q->attr.dest.dgid, q->attr.dest.dlid);
+		return mx_slot_at(q->o.ctx->dev, w->av.rgid, be16toh(w->av.rlid), mx_av_qpn(&w->av));
+	return mx_slot_at(q->o.ctx->dev, q->attr.dest.dgid, q->attr.dest.dlid, q->attr.dest_qp_num);
 }
 
 /* Tells whether a WRITE or an atomic would succeed, without doing anything. */

@@ -15,7 +15,7 @@
 /*
  * The frame: what both devices have in common. One lock guards everything.
  */
-enum { SIM_DEVICES = 8, SIM_GIDS = 4, SIM_OBJECTS = 1 << 16, SIM_HANDLES = 0xeffe, SIM_NODES = 256 };
+enum { SIM_DEVICES = 8, SIM_GIDS = 8, SIM_OBJECTS = 1 << 16, SIM_HANDLES = 0xeffe, SIM_NODES = 256 };
 
 enum sim_kind { SIM_PD = 1, SIM_MR, SIM_MW, SIM_CQ, SIM_SRQ, SIM_QP, SIM_AH, SIM_PAGE };
 
@@ -66,6 +66,7 @@ struct sim_device {
 	uint32_t options; /* the model's */
 	uint16_t part, lid;
 	uint64_t guid; /* host byte order */
+	uint32_t address; /* IPv4, host byte order; 0: it has none */
 	int ngids;
 	struct sim_gid gids[SIM_GIDS];
 };
@@ -84,6 +85,7 @@ struct sim_node {
 
 extern struct sim_node *sim_self;
 extern int sim_tracing;
+extern uint32_t sim_address; /* IPv4, of the first device; host byte order */
 
 void sim_lock(void);
 bool sim_trylock(void);
@@ -202,6 +204,7 @@ void sim_fabric_forget(void);
 bool sim_in_fabric(void);
 bool sim_fabric_file(int fd);
 bool sim_alive(int slot);
+int sim_processes(void);
 struct sim_node *sim_node_of(int slot);
 enum sim_entry sim_enter(int slot);
 void sim_leave(void);
@@ -235,6 +238,25 @@ uint32_t sim_state_of(const struct sim_message *, uint64_t serial);
 void sim_forget_message(struct sim_message *);
 bool sim_recall(struct sim_message *, uint64_t serial);
 bool sim_receive(void);
+
+/* ---- impairments (impair.c) ---- */
+
+enum { SIM_RULES = 64 };
+
+struct sim_rule {
+	uint32_t from, to; /* addresses; 0: all */
+	uint64_t delay;    /* ns */
+	double loss;       /* 0 to 1 */
+	double rate;       /* bits a second; 0: as many as there are */
+};
+
+extern bool sim_impaired; /* there is a rule */
+
+void sim_impair_by(const char *file);
+void sim_impair_look(void);
+const struct sim_rule *sim_rule_of(uint32_t from, uint32_t to);
+bool sim_lost(const struct sim_rule *);
+uint64_t sim_arrival(const struct sim_rule *, uint64_t now, uint64_t bytes);
 
 /* ---- states of queue pairs (qpstate.c) ---- */
 

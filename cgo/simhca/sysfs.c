@@ -1,7 +1,7 @@
 //go:build simhca && linux && cgo
 
 /*
- * The folders in which libibverbs looks for devices. They depend on $SIMHCA
+ * The folders in which libibverbs looks for devices. They depend on the devices
  * alone, so that programs share them and none has to remove them: Go programs
  * end without a word to the C library.
  */
@@ -88,6 +88,7 @@ static void put_device(const char *root, const struct sim_device *d)
 	put(root, FILE("class/infiniband/%s/device/modalias", d->name), text);
 	put(root, FILE("class/infiniband/%s/ports/1/pkeys/0", d->name), "0xffff\n");
 	put(root, FILE("class/infiniband/%s/ports/1/link_layer", d->name), mlx5 && !d->ib ? "Ethernet\n" : "InfiniBand\n");
+	put(root, FILE("class/infiniband/%s/ports/1/state", d->name), "4: ACTIVE\n");
 	for (int i = 0; i < d->ngids; i++)
 		put_gid(root, d, i);
 #undef FILE
@@ -119,13 +120,18 @@ void sim_no_sysfs(void)
 
 bool sim_sysfs(void)
 {
-	const char *tmp = getenv("TMPDIR"), *list = getenv("SIMHCA");
+	const char *tmp = getenv("TMPDIR");
 	char root[200], made[232];
-	uint32_t name = hash(2166136261u, list, strlen(list));
+	uint32_t name = 2166136261u;
 
 	for (int i = 0; i < sim_self->ndevices; i++) {
-		name = hash(name, sim_self->devices[i].gids, sizeof(sim_self->devices[i].gids));
-		name = hash(name, &sim_self->devices[i].part, sizeof(sim_self->devices[i].part));
+		const struct sim_device *d = &sim_self->devices[i];
+
+		name = hash(name, d->name, sizeof(d->name));
+		name = hash(name, d->gids, sizeof(d->gids));
+		name = hash(name, &d->guid, sizeof(d->guid));
+		name = hash(name, &d->part, sizeof(d->part));
+		name = hash(name, &d->ib, sizeof(d->ib));
 	}
 	/* The number counts changes of what else is written. */
 	if (snprintf(root, sizeof(root), "%s/simhca-2-%d-%08x", tmp ? tmp : "/tmp", (int)geteuid(), name) >= (int)sizeof(root)) {

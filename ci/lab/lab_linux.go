@@ -19,10 +19,14 @@ import (
 
 // Endpoints lists the RDMA devices of this host that lie on an interface which
 // is up and has an IPv4 address, in the order of their names. $RDMA_DEVICE
-// names the only one wanted. The list is made once.
+// names the only one wanted. The list is made once. In a fabric of simulated devices it
+// has those of this process.
 var Endpoints = sync.OnceValues(endpoints)
 
 func endpoints() ([]Endpoint, error) {
+	if inFabric() {
+		return simulated()
+	}
 	ifaces, err := net.Interfaces()
 	if err != nil {
 		return nil, err

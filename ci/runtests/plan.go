@@ -43,7 +43,7 @@ var (
 	systemPackages   = words("./srd ./lockoffload ./dc ./ci/lab")
 	cachePackages    = words("./pacer ./cache ./cmd/rdmabench ./cmd/rdmacached")
 	examplePackages  = words("./examples/ask ./examples/counter ./examples/dc-fanout ./ci/demo ./examples/kv ./examples/paced ./examples/read ./examples/stream")
-	simulatedPackage = words("./verbs ./dc ./lockoffload ./srd ./pacer ./cache ./cache/cluster ./ci/bench/native")
+	simulatedPackage = words("./verbs ./dc ./lockoffload ./srd ./pacer ./cache ./cache/cluster ./ci/bench/native " + fabricPackages)
 )
 
 func words(s string) []string { return strings.Fields(s) }

@@ -1,6 +1,10 @@
 package main
 
-import "strings"
+import (
+	"fmt"
+	"os"
+	"strings"
+)
 
 // Device tests that cannot pass on simulated devices. Of verbs:
 //   - what is not simulated: device memory, the kernel's limit of locked memory, and programs
@@ -19,6 +23,13 @@ const (
 	notLocks = "OnADeadWire|FullQueue|BadWire|OneRoundTrip|UnderLoss|GivenUpReads|RoomHeeds|ArrivesLate|OnHosts|OfTheDead|WithoutALease|ForgetsClient|ServerBefore|DeadHolder|LateWrite|Stray|ServerHeals|BesideTrouble|PlacesOfThoseThatLeave|Goodbye|RunsOut|NotAllocate|Histories|Variants|AgentSimulated|SwapSimulated|AMillion|AllocatesNothing|AllocateNothing|TheBusy|^TestCounter$|Fuzz"
 	// The sanitizers allocate.
 	notSanitized = "|AllocatesNothing|^TestMasked$"
+)
+
+// Programs whose device tests run in a fabric, and what of them cannot: rdmabench's tests that name
+// the lab's addresses.
+const (
+	fabricPackages = "./cmd/rdmacached ./cmd/rdmabench ./examples/ask ./examples/counter ./examples/kv ./examples/read"
+	notFabric      = "^TestEveryTest$"
 )
 
 // Devices, as SIMHCA names them: mlx5 in Ethernet's form, the same with READs that come
@@ -68,6 +79,11 @@ func (r *runner) simulations() []*job {
 	add("cache", twoMLX5, "./cache", "TestSimulated", "", release)
 	add("cluster", twoMLX5, "./cache/cluster", "", "", release)         // with a real etcd
 	add("bench", "mlx5,mlx5,efa", "./ci/bench/native", "", "", release) // each row in small
+	// Programs that find devices by the addresses of lo, and processes that are stopped and killed.
+	fabric := fmt.Sprintf("mlx5@test-%d,mlx5@test-%[1]d", os.Getpid())
+	add("addresses", fabric, "./verbs", "TestFabric", "", release)
+	add("programs", fabric, fabricPackages, "", notFabric, release)
+	add("processes", fabric, "./cache", "Killed|ServerIsStopped", "", release)
 	for _, order := range words("efa efa:reverse") {
 		add("srd-"+strings.ReplaceAll(order, ":", "-"), order, "./srd", "Lengths|Faults|Incast", "", release)
 	}
@@ -79,13 +95,13 @@ func (r *runner) simulations() []*job {
 		both("newer-mlx5", twoMLX5, codenames[newest]+"/amd64")
 		both("newer-efa", "efa", codenames[newest]+"/amd64")
 	}
-	fabric := words("make --no-print-directory simulated-fabric")
+	processes := words("make --no-print-directory simulated-fabric")
 	if r.o.sanitize {
-		fabric = append(fabric, "SANITIZE=-fsanitize=address,undefined -fno-sanitize-recover=undefined")
+		processes = append(processes, "SANITIZE=-fsanitize=address,undefined -fno-sanitize-recover=undefined")
 	} else {
 		jobs = append(jobs, &job{name: "simulated-ucx", slots: 1, needs: words("simulated-preloaded"), command: words("make --no-print-directory simulated-ucx")})
 	}
 	return append(jobs,
 		&job{name: "simulated-preloaded", slots: 1, command: words("make --no-print-directory simulated-preloaded")},
-		&job{name: "simulated-fabric", slots: 1, needs: words("simulated-preloaded"), command: fabric})
+		&job{name: "simulated-fabric", slots: 1, needs: words("simulated-preloaded"), command: processes})
 }

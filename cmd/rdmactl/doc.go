@@ -1,5 +1,5 @@
 // Rdmactl inspects the RDMA devices of a host: their ports, their features, the way of packets to an
-// address, and what is wrong. It changes no settings and needs no privileges. With doctor -run it
+// address, and what is wrong. It changes no settings, but for sim, and needs no privileges. With doctor -run it
 // tries what a device can do, on objects of its own.
 //
 //	rdmactl [-json] COMMAND [arguments]
@@ -9,6 +9,8 @@
 //	path       [-from ADDR] ADDR       how packets reach an address
 //	srd        SOCKET                  peers and paths of a running endpoint of package srd
 //	cache      ADDR:PORT...            servers of a cache: hits, memory, connections
+//	sim        FABRIC [FROM TO EFFECT... | clear]
+//	                                   impairments between simulated devices
 //	doctor                             what is wrong with RDMA on this host, and what helps
 //	doctor     -run [-addresses] [DEVICE [PEER]]
 //	                                   a self-test of a device
@@ -42,6 +44,15 @@
 // it. The hit rate is that of RPCs, including the gateway's, and of
 // the sample of hits that RDMA clients report. A server that does not answer within five seconds is a failure; the others are
 // still shown.
+//
+// # Simulated devices
+//
+// A fabric of simulated devices (docs/simhca.md) has rules for the ways between their addresses:
+//
+//	$ rdmactl sim lab 127.0.0.2 127.0.0.3 delay=1ms loss=10%
+//	127.0.0.2 127.0.0.3 delay=1ms loss=10%
+//
+// The other effects are rate=10Gbit and cut. A rule without effects ends the one for its way.
 //
 // # The way to another host
 //

@@ -35,6 +35,7 @@ var commands = []command{
 	{"path", "[-from ADDR] ADDR", "how packets reach an address", path},
 	{"srd", "SOCKET", "peers and paths of a running endpoint of package srd", reliable},
 	{"cache", "ADDR:PORT...", "servers of a cache: hits, memory, connections, by the address of each one's metrics", caches},
+	{"sim", "FABRIC [FROM TO EFFECT... | clear]", "impairments between simulated devices", sim},
 	{"doctor", "[-run [-addresses] [DEVICE [PEER]]]", "what is wrong with RDMA on this host, and what helps; with -run, a self-test of a device", doctor},
 }
 

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/goverbs/goverbs/internal/sysroot"
 )
 
 // GID is an entry of the GID table of an RDMA port.
@@ -27,11 +29,11 @@ type GID struct {
 // It reads the table from files in /sys, one entry after the other, up to the right one,
 // which is usually one of the first few; if there is none, it reads the whole table.
 func (n Netdev) FindGID(ctx context.Context, addr netip.Addr) (GID, error) {
-	return findGID(ctx, infiniband(sysClass), n, addr)
+	return findGID(ctx, infiniband(sysClass()), n, addr)
 }
 
-// sysClass has a folder for each RDMA device.
-const sysClass = "/sys/class/infiniband"
+// sysClass is the folder that has one for each RDMA device.
+func sysClass() string { return sysroot.Root() + "/class/infiniband" }
 
 func infiniband(dir string) fs.FS { return os.DirFS(dir) }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/jsimonetti/rtnetlink/v2"
+
+	"github.com/goverbs/goverbs/internal/sysroot"
 )
 
 func lookupAddr(ctx context.Context, op string, addr netip.Addr) (Local, error) {
@@ -22,7 +24,7 @@ func lookupAddr(ctx context.Context, op string, addr netip.Addr) (Local, error) 
 	if err != nil {
 		return Local{}, err
 	}
-	dev, err := h.rdma(ctx, op, addr.String(), n)
+	dev, err := h.rdmaOf(ctx, op, addr.String(), n, addr)
 	if err != nil {
 		return Local{}, err
 	}
@@ -72,7 +74,7 @@ func (h *host) ports(ctx context.Context, of ifaces) ([]rdmaPort, tabled, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	tables, err := readTables(ctx, infiniband(sysClass), h.unsure(of, ports))
+	tables, err := readTables(ctx, infiniband(sysClass()), h.unsure(of, ports))
 	return ports, tables, err
 }
 
@@ -143,6 +145,20 @@ func (h *host) withAddr(op string, addr netip.Addr) (iface, error) {
 		why = "name one; "
 	}
 	return n, opError(op, addr.String(), ErrNoAddress, why, "there are: ", strings.Join(have, ", "))
+}
+
+// rdmaOf is rdma for one address of the netdev. Several simulated devices can lie on lo: the
+// first choice is one that has the address in its GID table.
+func (h *host) rdmaOf(ctx context.Context, op, object string, n iface, addr netip.Addr) (Netdev, error) {
+	if n.Loopback && sysroot.StandIn() {
+		only := n
+		only.Loopback, only.Addrs = false, []netip.Addr{addr.Unmap().WithZone("")} // it is no GID that has another one
+		if dev, err := h.rdma(ctx, op, object, only); err == nil {
+			dev.Loopback, dev.Addrs = n.Loopback, n.Addrs
+			return dev, nil
+		}
+	}
+	return h.rdma(ctx, op, object, n)
 }
 
 // rdma is the netdev with its RDMA port, which it must have.

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+
+	"github.com/goverbs/goverbs/internal/sysroot"
 )
 
 // Netdev is a network interface of this network namespace, and the RDMA port
@@ -54,10 +56,12 @@ func (n Netdev) HasGID(a netip.Addr) bool {
 	return id == mac
 }
 
-// HasAddr reports whether the netdev has the IP address, in its zone if it has one.
+// HasAddr reports whether the netdev has the IP address, in its zone if it has one. All of
+// 127.0.0.0/8 is on lo.
 func (n Netdev) HasAddr(a netip.Addr) bool {
 	a = a.Unmap()
-	return (a.Zone() == "" || n.InZone(a.Zone())) && slices.Contains(n.Addrs, a.WithZone(""))
+	own := slices.Contains(n.Addrs, a.WithZone("")) || n.Loopback && a.Is4() && a.IsLoopback()
+	return own && (a.Zone() == "" || n.InZone(a.Zone()))
 }
 
 // InZone reports whether the zone of an IPv6 address is the netdev's name or number.
@@ -159,7 +163,7 @@ func (l ifaces) withPort(n iface, ports []rdmaPort, tables tabled) (_ Netdev, ok
 				p.ifIndex = own.ifIndex
 			}
 		}
-		if n.IPoIB {
+		if n.IPoIB || sysroot.StandIn() {
 			p.ifIndex = n.Index
 		}
 	}
@@ -203,7 +207,7 @@ func (l ifaces) tag(n iface) int {
 // unsure lists the netdevs with ports that only GID tables show.
 func (l ifaces) unsure(of ifaces, ports []rdmaPort) (out ifaces) {
 	for _, n := range of {
-		if _, sure := l.portBelow(n, ports); !sure && !n.Loopback {
+		if _, sure := l.portBelow(n, ports); !sure && (!n.Loopback || sysroot.StandIn()) {
 			out = append(out, n)
 		}
 	}

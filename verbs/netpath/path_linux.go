@@ -31,8 +31,8 @@ func resolve(ctx context.Context, op string, src, dst netip.Addr) (Path, error) 
 	own := p.Src
 	switch {
 	case p.Loopback:
-		// A local route leads to lo, which has no RDMA: the address's own netdev
-		// has.
+		// A local route leads to lo, which has no RDMA unless that is simulated: the
+		// address's own netdev has.
 		if !src.IsValid() {
 			own = p.Dst
 		}
@@ -47,7 +47,7 @@ func resolve(ctx context.Context, op string, src, dst netip.Addr) (Path, error) 
 			return Path{}, err
 		}
 	}
-	dev, err := h.rdma(ctx, op, dst.String(), n)
+	dev, err := h.rdmaOf(ctx, op, dst.String(), n, own)
 	if err != nil {
 		return Path{}, err
 	}
@@ -66,7 +66,7 @@ func (h *host) nextHop(ctx context.Context, op string, n iface, p *Path) (err er
 		if to, ok := h.byAddr(p.Dst); ok {
 			n = to
 		}
-		if n.Loopback {
+		if n.Loopback && !p.Local.Loopback {
 			return opError(op, p.Dst.String(), ErrNotRDMA, n.Name)
 		}
 		p.MAC, p.Neighbour = n.MAC, NeighbourPermanent

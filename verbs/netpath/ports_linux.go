@@ -6,12 +6,17 @@ import (
 	"github.com/Mellanox/rdmamap"
 
 	"github.com/goverbs/goverbs/internal/nldev"
+	"github.com/goverbs/goverbs/internal/sysroot"
 )
 
 // rdmaPorts lists the RDMA ports that lie on netdevs, as RDMA netlink has them. If there
 // is no RDMA netlink, as under a filter of system calls, rdmamap finds the device of each
-// Ethernet netdev in sysfs. IPoIB netdevs are found by their GIDs: see [readTables].
+// Ethernet netdev in sysfs. IPoIB netdevs, and those of devices that are not the kernel's, are found
+// by their GIDs: see [readTables].
 func rdmaPorts(all ifaces) ([]rdmaPort, error) {
+	if sysroot.StandIn() {
+		return nil, nil
+	}
 	var out []rdmaPort
 	devices, err := nldev.Devices()
 	if errors.Is(err, nldev.ErrNone) && len(rdmamap.GetRdmaDeviceList()) == 0 {

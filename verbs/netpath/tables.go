@@ -52,12 +52,13 @@ func readTables(ctx context.Context, sys fs.FS, of ifaces) (tabled, error) {
 	return out, nil
 }
 
-// netdevs lists those of the netdevs that have an entry in the table.
+// netdevs lists those of the netdevs that have an entry in the table. On lo, where simulated
+// devices lie, it has to be one of lo's addresses.
 func (t gidTable) netdevs(ctx context.Context, of ifaces) (found ifaces, err error) {
 	err = t.each(ctx, func(i int, a netip.Addr) error {
 		name, read := "", false
 		for _, n := range of {
-			if !n.HasGID(a) {
+			if !n.HasGID(a) || n.Loopback && !a.IsLoopback() {
 				continue
 			}
 			if !n.IPoIB && !read {

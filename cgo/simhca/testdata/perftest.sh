@@ -1,7 +1,7 @@
 #!/bin/sh
 # Debian's unchanged perftest between two processes, with each operation of RC and with UD.
 set -u
-export SIMHCA=mlx5@test
+export SIMHCA=mlx5@test-$$
 preload=$PWD/build/simhca.so
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
@@ -10,7 +10,7 @@ port=$((20000 + $$ % 10000))
 # start PROGRAM OPTIONS... starts a server and waits until it listens.
 start() {
 	port=$((port + 1))
-	LD_PRELOAD=$preload "$@" -d mlx5_0 -x 3 -p $port >"$logs/server" 2>&1 &
+	LD_PRELOAD=$preload "$@" -p $port >"$logs/server" 2>&1 &
 	server=$!
 	hex=$(printf ':%04X' $port)
 	until grep -q "$hex 0*:0000 0A" /proc/net/tcp /proc/net/tcp6; do
@@ -27,12 +27,14 @@ fail() {
 
 both() {
 	start "$@"
-	LD_PRELOAD=$preload timeout 60 "$@" -d mlx5_0 -x 3 -p $port 127.0.0.1 >"$logs/client" 2>&1 || fail "$@"
+	LD_PRELOAD=$preload timeout 60 "$@" -p $port 127.0.0.1 >"$logs/client" 2>&1 || fail "$@"
 	wait $server || fail "$@"
 	echo "$@: $(grep -A1 '#bytes' "$logs/client" | tail -1)"
 }
 
 both ib_read_lat -n 500
+both ib_read_lat -n 500 -d mlx5_0 -x 3
+SIMHCA_ADDRESS=127.0.0.3 both ib_read_lat -n 500
 both ib_write_lat -n 100
 both ib_send_lat -n 100
 both ib_send_lat -n 100 -c UD

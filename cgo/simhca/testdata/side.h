@@ -32,7 +32,7 @@ static void make(struct side *s)
 	CHECK(s->ctx = ibv_open_device(list[0]));
 	ibv_free_device_list(list);
 	CHECK(s->pd = ibv_alloc_pd(s->ctx));
-	CHECK(s->cq = ibv_create_cq(s->ctx, 64, NULL, NULL, 0));
+	CHECK(s->cq = ibv_create_cq(s->ctx, 1024, NULL, NULL, 0));
 	CHECK(s->memory = aligned_alloc(4096, BYTES));
 	memset(s->memory, 0, BYTES);
 	CHECK(s->mr = ibv_reg_mr(s->pd, s->memory, BYTES, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC));
