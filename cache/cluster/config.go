@@ -37,9 +37,12 @@ type Config struct {
 	Client cache.Config
 	// Logger is told of moves, of other members, and of trouble with etcd; nil: silent.
 	Logger *slog.Logger
+
+	patience time.Duration // for which changes of a shard wait for its next owner
 }
 
 const (
+	patience   = 2 * time.Second
 	defaultTTL = 3 * time.Second
 	minTTL     = time.Second
 	maxTTL     = time.Minute
@@ -55,6 +58,9 @@ func (c *Config) defaults() {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.patience == 0 {
+		c.patience = patience
 	}
 	c.Client.FailFast = true
 }

@@ -25,6 +25,7 @@ type Member struct {
 	cfg    Config
 	server *server.Server
 	store  *store
+	peers  *peers
 	begun  time.Time
 	hint   chan struct{} // something has changed in etcd
 	stop   context.CancelFunc
@@ -64,7 +65,7 @@ func Join(s *server.Server, cfg Config) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Member{cfg: cfg, server: s, store: etcd, begun: time.Now(), hint: make(chan struct{}, 1), done: make(chan struct{}),
+	m := &Member{cfg: cfg, server: s, store: etcd, peers: newPeers(&cfg), begun: time.Now(), hint: make(chan struct{}, 1), done: make(chan struct{}),
 		changed: make(chan struct{}), copies: make(map[int]*shardCopy), opening: make(map[int]bool)}
 	m.closed = sync.OnceValue(etcd.close)
 	ctx, stop := context.WithCancel(context.Background())
@@ -76,6 +77,7 @@ func Join(s *server.Server, cfg Config) (*Member, error) {
 		m.run(ctx)
 		stop()
 		m.work.Wait()
+		m.peers.keep(nil)
 	}()
 	return m, nil
 }
@@ -254,6 +256,7 @@ func (m *Member) observe(v *view, sent time.Duration) error {
 			}
 		}
 		m.server.SetPlacement(m.message(), p.Epoch, m.own.Number())
+		m.peers.keep(p)
 	}
 	for _, i := range lost {
 		m.lose(i)

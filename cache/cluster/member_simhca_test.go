@@ -15,6 +15,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/cache/cluster"
+	"github.com/goverbs/goverbs/cache/internal/place"
 )
 
 // Moving all shards would take a test too long: the second server gets a share of them.
@@ -110,6 +111,7 @@ func TestSimulatedJoinAndDrain(t *testing.T) {
 	a.owns(shards)
 	<-b.Done()
 	require.NoError(t, b.Err())
+	require.Eventually(t, func() bool { return b.server.Stats().Clients == 0 }, stuck, time.Millisecond, "the others leave it")
 	b.end()
 	require.Eventually(t, func() bool { return len(c.Stats()) == 1 }, stuck, time.Millisecond)
 	require.Equal(t, 1, a.Status().Members)
@@ -132,6 +134,28 @@ func TestSimulatedJoinAndDrain(t *testing.T) {
 		require.NoError(t, err)
 		require.LessOrEqual(t, ttl, time.Hour-time.Since(begun)/2, "a move prolongs no life")
 	}
+}
+
+// A member that gives up each move withdraws its request: changes of the shard wait for no longer than that takes.
+func TestSimulatedMoveGivenUp(t *testing.T) {
+	r := newRig(t)
+	a := r.first()
+	c := r.dial(a.address)
+	first := 0 // a key of the shard that moves first
+	for place.ShardOf(key(first)) != 0 {
+		first++
+	}
+	b := r.start("b", "127.0.0.1:0", 1, func(cfg *cluster.Config) { cfg.SetPatience(time.Nanosecond) })
+	require.Eventually(t, func() bool { return b.Status().Joined }, stuck, time.Millisecond)
+	var longest time.Duration
+	for begun := time.Now(); time.Since(begun) < 3*time.Second; {
+		once := time.Now()
+		require.NoError(t, c.Set(r.ctx, key(first), cache.Item{}, 0))
+		longest = max(longest, time.Since(once))
+	}
+	t.Logf("a change took %v at most", longest)
+	require.Less(t, longest, 1500*time.Millisecond, "the owner waits for 2 s otherwise")
+	require.Zero(t, b.Status().Shards)
 }
 
 // A flush that goes on while shards move removes all records that were there before.

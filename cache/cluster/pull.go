@@ -20,14 +20,10 @@ type shardCopy struct {
 
 // pullAll moves shards here, one at a time, until ctx ends. An owner that a move has failed with is left alone for a while.
 func (m *Member) pullAll(ctx context.Context) {
-	clients := make(map[string]*cache.Client)
-	defer func() {
-		for _, c := range clients {
-			_ = c.Close()
-		}
-	}()
 	avoid := make(map[string]time.Time)
+	requested := true // etcd may have a request: of a former life, or of a move that has failed
 	for ctx.Err() == nil {
+		requested = requested && m.store.put(ctx, requestsKey, m.cfg.ID, request{}) != nil
 		m.mu.Lock()
 		changed := m.changed
 		r, address, ok := m.next(avoid)
@@ -40,27 +36,16 @@ func (m *Member) pullAll(ctx context.Context) {
 			}
 			continue
 		}
-		c := clients[address]
-		var err error
-		if c == nil {
-			if c, err = m.dial(ctx, address); err == nil {
-				clients[address] = c
-			}
-		}
+		c, err := m.peers.client(ctx, address)
 		if err == nil {
 			err = m.pull(ctx, c, r)
 		}
 		if err != nil && ctx.Err() == nil {
 			m.cfg.Logger.Warn("cluster: a shard does not come", "shard", r.Shard, "from", r.From, "error", err)
 			avoid[r.From] = time.Now().Add(m.cfg.TTL)
+			requested = true
 		}
 	}
-}
-
-func (m *Member) dial(ctx context.Context, address string) (*cache.Client, error) {
-	ctx, cancel := context.WithTimeout(ctx, m.cfg.TTL)
-	defer cancel()
-	return cache.Dial(ctx, address, m.cfg.Client)
 }
 
 // next returns the next move to this member by the plan, and the address of the owner. mu must be held.
@@ -94,7 +79,7 @@ func (m *Member) pull(ctx context.Context, c *cache.Client, r request) error {
 		return closed.To == r.To && closed.Boot == r.Boot && closed.Shard == r.Shard && closed.Epoch == r.Epoch
 	}
 	moved := func() bool { return m.own.Placement().Shards[r.Shard].Epoch != r.Epoch }
-	waits, cancel := context.WithTimeout(ctx, 2*patience)
+	waits, cancel := context.WithTimeout(ctx, 2*m.cfg.patience)
 	defer cancel()
 	if err := m.await(waits, func() bool { return given() || moved() }); err != nil {
 		return err
