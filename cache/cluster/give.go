@@ -73,7 +73,7 @@ func (m *Member) close(ctx context.Context) error {
 			continue
 		}
 		m.server.SetShard(r.Shard, server.ShardReadOnly)
-		if !m.own.Closed(r.Shard, version, m.now()) { // which needs no confirmation: no client has a grant
+		if !m.own.Closed(r.Shard, version, m.now()) { // which waits for no client: READs find tombstones
 			continue
 		}
 		m.giving = &giving{reply: reply{r.To, r.Boot, r.Shard, r.Epoch, version}, shard: r.Shard, since: time.Now()}

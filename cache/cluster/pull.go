@@ -14,6 +14,7 @@ import (
 
 // shardCopy is a copy of the records of another server's shard, in memory that no client READs.
 type shardCopy struct {
+	epoch   uint32 // in which that server owns the shard
 	records map[string]*server.Record
 	listed  time.Time // before their owner read what time they had left
 }
@@ -90,6 +91,7 @@ func (m *Member) pull(ctx context.Context, c *cache.Client, r request) error {
 	m.mu.Lock()
 	stays := m.own.Imported(r.Shard, r.Epoch, closed.Version)
 	if stays {
+		records.epoch = r.Epoch
 		m.copies[r.Shard] = records
 	}
 	m.mu.Unlock()
