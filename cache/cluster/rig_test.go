@@ -21,7 +21,7 @@ import (
 )
 
 // stuck is when a test is taken for one that hangs.
-const stuck = 60 * time.Second
+const stuck = 3 * time.Minute
 
 // rig is an etcd, and servers and clients on simulated devices of one process.
 type rig struct {
