@@ -16,7 +16,7 @@ DEVICE  := $(or $(RDMA_DEVICE),$(firstword $(notdir $(wildcard /sys/class/infini
 PACKAGES := gcc libc6-dev libibverbs-dev librdmacm-dev ibverbs-providers rdma-core rdmacm-utils ibverbs-utils perftest iproute2 kmod \
 	ca-certificates memcached $(if $(DEVICE),,qemu-system-x86 xz-utils)
 
-.PHONY: all setup lint unit simhca simulated simulated-newer simulated-preloaded simulated-fabric sanitized headers device test compat mutate torture soak demo bench lab clean
+.PHONY: all setup lint unit simhca simulated simulated-newer simulated-preloaded simulated-fabric simulated-ucx sanitized headers device test compat mutate torture soak demo bench lab clean
 
 all: $(LAB)
 	$(GO) build ./...
@@ -33,6 +33,7 @@ $(LAB): setup
 RUN = GO='$(GO)' $(GO) run ./ci/runtests $(if $(DEVICE),-device $(DEVICE)) $(RUNFLAGS)
 
 test headers: PACKAGES += gcc-aarch64-linux-gnu
+test simulated simulated-ucx: PACKAGES += ucx-utils libfabric-bin
 
 test: setup
 	@$(RUN)
@@ -89,6 +90,10 @@ simulated-fabric: build/simhca.so
 	SIMHCA=mlx5@test $(if $(SANITIZE),ASAN_OPTIONS=detect_leaks=0,LD_PRELOAD=build/simhca.so) timeout 100 build/simulated/fabric
 	$(if $(SANITIZE),,sh cgo/simhca/testdata/perftest.sh)
 
+# UCX and libfabric over them.
+simulated-ucx: setup build/simhca.so
+	sh cgo/simhca/testdata/ucx.sh
+
 # Clients and suites of memcached against the gateway (ci/compat). They are downloaded, so this is
 # no part of test.
 compat: PACKAGES += perl libmemcached-tools libcache-memcached-perl php-cli php-memcached python3-pymemcache python3-pytest \
@@ -124,6 +129,10 @@ endif
 # redis-server would start a service as well.
 ifneq ($(findstring lockoffload,$(SUITE)),)
 bench: PACKAGES += redis-tools
+endif
+
+ifneq ($(findstring native,$(SUITE)),)
+bench: PACKAGES += ucx-utils
 endif
 
 # What srd stands beside: fi_pingpong.

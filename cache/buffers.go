@@ -44,7 +44,7 @@ type buffer struct {
 
 func (b *buffer) bytes(n int) []byte { return b.mr.Bytes()[b.off : b.off+n] }
 
-// buffers are those of a session, whose mu guards them.
+// buffers are those of a session. The session's mu guards them.
 type buffers struct {
 	free       [classes]*buffer
 	every      map[*slab]bool

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/cache/kv"
 )
 
-// Changes are calls. When one returns nil, a READ of any client that begins later sees
+// Changes are RPCs. When one returns nil, a READ of any client that begins later sees
 // the change, or a later one. An error that matches [ErrOutcomeUnknown] leaves open whether the
 // change was made.
 
@@ -63,20 +63,22 @@ func (c *Client) Delete(ctx context.Context, key []byte) error {
 }
 
 // Increment adds to a value that is a decimal number of 64 bits, and returns the sum,
-// which wraps around.
+// which wraps around. Without a record the error matches [ErrNotFound], and for another
+// value [ErrNotNumeric].
 func (c *Client) Increment(ctx context.Context, key []byte, delta uint64) (uint64, error) {
 	a, err := c.change(ctx, "increment", &wire.Request{Request: kv.Request{Op: kv.OpArith, Key: key, Delta: delta}})
 	return a.Number, err
 }
 
 // Decrement subtracts from a value that is a decimal number of 64 bits, and returns the
-// difference, which is not less than 0.
+// difference, or 0 if that is below 0. Errors are those of [Client.Increment].
 func (c *Client) Decrement(ctx context.Context, key []byte, delta uint64) (uint64, error) {
 	a, err := c.change(ctx, "decrement", &wire.Request{Request: kv.Request{Op: kv.OpArith, Want: kv.WantDecr, Key: key, Delta: delta}})
 	return a.Number, err
 }
 
-// Touch makes a record expire after ttl; 0 means never.
+// Touch makes a record expire after ttl; 0 means never. Without a record the error matches
+// [ErrNotFound].
 func (c *Client) Touch(ctx context.Context, key []byte, ttl time.Duration) error {
 	_, err := c.change(ctx, "touch", &wire.Request{Request: kv.Request{Op: kv.OpGet, Want: kv.WantTouch | kv.WantNoValue, Key: key, Expiry: expiry(ttl)}})
 	return err
@@ -93,8 +95,8 @@ func (c *Client) flush(ctx context.Context, placement uint32) error {
 	return err
 }
 
-// TTL returns the time until a record expires, by the server's clock; 0 means never. It
-// is a call.
+// TTL returns the time until a record expires, by the server's clock; 0 means never. Without a
+// record the error matches [ErrNotFound]. It is an RPC.
 func (c *Client) TTL(ctx context.Context, key []byte) (time.Duration, error) {
 	if err := checkKey(key); err != nil {
 		return 0, opError("ttl", key, err)

@@ -35,7 +35,7 @@ type Config struct {
 	// package server), which must answer a first READ. Otherwise the client connects as
 	// without an initiator, by RDMA or, unless RequireRDMA is set, by TCP; Stats
 	// (FallbackReason) and the Logger say why. The client tries the initiator again every
-	// RetryRDMA, unless it was closed or the server has no target. Calls, and the
+	// RetryRDMA, unless it was closed or the server has no target. RPCs, and the
 	// server's messages, go by TCP.
 	//
 	// Any number of clients may share the initiator. Its device must reach the server's.
@@ -49,7 +49,7 @@ type Config struct {
 	Key    []byte
 	// RequireRDMA makes the client refuse a server that it can reach only by TCP. By
 	// default, where there is no RDMA or the server says to wait for it, it connects by TCP,
-	// says so (Stats, Logger) and makes everything a call. It tries a better way every
+	// says so (Stats, Logger) and makes everything an RPC. It tries a better way every
 	// RetryRDMA, by default 30 seconds, or as soon as the server allows it, and changes over
 	// without an error when it can, unless an operation begun before takes longer than ten
 	// seconds.
@@ -75,7 +75,7 @@ type Config struct {
 	// that are connected. NearBytes needs a map, whatever the server advises.
 	MapBytes int
 	// MaxRecord is the longest record in bytes that is READ; 0 means 2 MiB. Longer
-	// records are fetched by a call.
+	// records are fetched by an RPC.
 	MaxRecord int
 	// Pacer paces records of more than PaceFrom bytes, and what GetMulti READs by one
 	// doorbell if that is longer. They are READ in parts, each when the pacer has credit
@@ -356,14 +356,14 @@ type Stats struct {
 	Probes         uint64 // hits and misses found by READs of the server's own map
 	Forwarded      uint64 // hits found through the tombstone of an older record
 	Reads          uint64 // READs
-	Calls          uint64 // messages to the server
+	Calls          uint64 // RPCs: requests to the server, which replies
 	Misses         uint64 // of Get and GetInto
 	Confirmed      uint64 // keys not in the map, looked up in the server's or by a call
 	Refused        uint64 // READs that found something else than the map says
 	Ungranted      uint64 // READs that did not count, since a server of a cluster had granted none any more
 	Grants         uint64 // requests for leave to READ, which servers of a cluster grant for less than a TTL
 	Sessions       uint64 // connections, one after the other
-	Blocked        uint64 // READs through an initiator that failed; for records a call followed
+	Blocked        uint64 // READs through an initiator that failed; for records an RPC followed
 	Connected      bool
 	Transport      Transport // DC, RDMA or TCP; empty without a connection
 	FallbackReason string    // why it is TCP, or, for a client with an initiator, RDMA
@@ -382,7 +382,7 @@ func (c *Client) Stats() Stats {
 	st := Stats{
 		Hits: n.hits.Load(), NearHits: n.near.Load(), Probes: n.probes.Load(), Forwarded: n.forwarded.Load(), Reads: n.reads.Load(), Calls: n.calls.Load(), Misses: n.misses.Load(),
 		Confirmed: n.confirmed.Load(), Refused: n.refused.Load(), Ungranted: n.ungranted.Load(), Grants: n.grants.Load(), Sessions: n.sessions.Load(), Blocked: n.blocked.Load(),
-		Latencies: c.latency.Load(),
+		Latencies: latency.Load[Latency](&c.latency),
 	}
 	if s := c.now.Load(); s != nil && !s.ended.Load() {
 		s.mu.Lock()

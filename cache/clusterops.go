@@ -118,8 +118,8 @@ func (c *Cluster) GetMulti(ctx context.Context, keys [][]byte, into []Result) []
 	return into
 }
 
-// followMulti calls do with the routes for all of in, and again for those whose results have an error that says that
-// they were not executed since keys or members move.
+// followMulti calls do with the routes for all of in, and again for each result with an error that says that
+// it was not executed since keys or members move.
 func followMulti[In, Out any](ctx context.Context, c *Cluster, in []In, out []Out, failure func(*Out) error, do func(*routes, []In, []Out)) {
 	r := c.routes.Load()
 	do(r, in, out)

@@ -3,11 +3,11 @@
 // A server keeps records in registered memory, and a hash map that says where they are. A
 // client receives the map, looks a key up in its own copy, and READs the record: the
 // server's processor takes no part in a hit. In a large fleet, where copies of the map cost
-// more than they save, clients READ the server's map instead. Everything that changes the cache is a call:
-// a message to the server.
+// more than they save, clients READ the server's map instead. Everything that changes the cache is
+// an RPC: a request to the server, and its reply.
 //
 //	client                                        server
-//	  ◀──────────────── snapshot, then deltas ──── hash map
+//	  ◀──────────────── full sync, then deltas ─── hash map
 //	  look up: region, offset, length, version
 //	  READ ────────────────────────────────────▶  record (the NIC responds)
 //	  check: alive, key, version, epoch, checksum
@@ -51,7 +51,7 @@
 //     way. Should one be under way all the same, the checksum refuses it, except with a chance
 //     of 1 in 2^64. Long values, which are READ in parts, are no exception.
 //   - A READ that begins after a change was acknowledged does not see the record from before,
-//     however old the client's map is: single keys are linearizable, for READs and calls
+//     however old the client's map is: single keys are linearizable, for READs and RPCs
 //     together. Evictions count as deletions.
 //   - A miss in the client's map is not final: the client asks the server or, if the map is not
 //     whole, READs the server's own map.
@@ -79,7 +79,7 @@
 //
 // The guarantees hold in a [Cluster] for clients with the same list of servers, for each key by
 // itself: GetMulti and SetMulti are many operations, and FlushAll goes server by server. They hold
-// by TCP too, which a client uses without RDMA unless RequireRDMA is set; everything is then a call, and
+// by TCP too, which a client uses without RDMA unless RequireRDMA is set; everything is then an RPC, and
 // nothing goes on while the server's process hangs. [Stats] say so, and the Logger gets a warning.
 //
 // With NearBytes in [Config] a client keeps copies of records, from which Get, GetInto and GetMulti

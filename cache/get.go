@@ -20,7 +20,8 @@ type Item struct {
 	CAS uint64
 }
 
-// Get returns the record of a key. Without one the error matches [ErrNotFound].
+// Get returns the record of a key. Its value is a copy that belongs to the caller. Without a
+// record the error matches [ErrNotFound].
 func (c *Client) Get(ctx context.Context, key []byte) (Item, error) {
 	return c.get(ctx, key, nil, true)
 }
@@ -54,7 +55,7 @@ func (c *Client) get(ctx context.Context, key, dst []byte, grow bool) (Item, err
 	}
 }
 
-// get looks the key up and READs its record, or calls the server.
+// get looks the key up and READs its record, or asks the server by an RPC.
 func (s *session) get(ctx context.Context, key, dst []byte, grow bool) (Item, error) {
 	var room [4]wire.Entry
 	n := &s.c.count
@@ -248,7 +249,7 @@ func (s *session) failed(ctx context.Context, err error) error {
 	return errEnded
 }
 
-// ask gets the record by a call.
+// ask gets the record by an RPC.
 func (s *session) ask(ctx context.Context, key, dst []byte, grow bool) (Item, error) {
 	q := wire.Request{Request: kv.Request{Op: kv.OpGet, Key: key}}
 	a, err := s.call(ctx, &q)

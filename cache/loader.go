@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// LoadFunc makes the item of a key that is not in the cache. Its context ends when no caller
-// waits for the item any more, and has the values of the first caller's context.
+// LoadFunc makes the item of a key that is not in the cache. The item's Value belongs to the
+// loader once it is returned: the program must not change it. The context of a LoadFunc
+// ends when no caller waits for the item any more, and has the values of the first caller's context.
 type LoadFunc func(ctx context.Context) (Item, error)
 
 // LoaderConfig configures a loader. The zero value is fine.
@@ -72,7 +73,7 @@ func NewLoader(c Cache, cfg LoaderConfig) *Loader {
 
 // Load returns the record of a key. Without one it calls load to make the item, stores
 // the item for ttl (0 means for ever) and returns it, without a CAS number. The value
-// belongs to the caller alone.
+// is a copy that belongs to this caller alone, also where callers share one load.
 //
 // When ctx ends Load ends; a load that others wait for goes on. All waiting callers get
 // the error of load, as it is. An item that cannot be stored is still returned, and

@@ -57,7 +57,7 @@ func (c *Client) GetMulti(ctx context.Context, keys [][]byte, into []Result) []R
 // errPending is the error of a key that has no result yet.
 var errPending = errors.New("no reply yet")
 
-// getMulti gets the pending keys: by READs, and by calls those that no READ settles.
+// getMulti gets the pending keys: by READs, and by RPCs those that no READ settles.
 func (s *session) getMulti(ctx context.Context, keys [][]byte, into []Result) (err error) {
 	for at := 0; s.by != TCP && at < len(keys) && err == nil; {
 		begin := at
@@ -70,7 +70,7 @@ func (s *session) getMulti(ctx context.Context, keys [][]byte, into []Result) (e
 	return err
 }
 
-// askMulti calls the server for the keys still pending: all calls are under way together.
+// askMulti asks the server for the keys still pending: all RPCs are under way together.
 func (s *session) askMulti(ctx context.Context, keys [][]byte, into []Result) error {
 	type asked struct {
 		key int

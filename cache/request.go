@@ -10,7 +10,7 @@ import (
 
 // Do carries out a request, so that a client is a store of package gateway. A request
 // that only gets a record is a Get, so a hit is a READ; its reply has value, flags and
-// CAS number. Everything else is a call. An error means that the outcome is not known, or
+// CAS number. Everything else is an RPC. An error means that the outcome is not known, or
 // that the server could not be asked before ctx ended.
 func (c *Client) Do(ctx context.Context, q *kv.Request) (kv.Reply, error) {
 	if q.Op == kv.OpGet && q.Want == 0 {

@@ -45,11 +45,11 @@ func (s *session) push() {
 	}
 }
 
-// bulk is how many bytes of calls are written before send checks again whether the server
-// has to hear this client's horizon: it must not wait for that behind all calls.
+// bulk is how many bytes of requests are written before send checks again whether the server
+// has to hear this client's horizon: it must not wait for that behind all requests.
 const bulk = 16 << 10
 
-// send sends calls, and this client's horizon, until that fails or the session ends.
+// send sends requests, and this client's horizon, until that fails or the session ends.
 func (s *session) send() error {
 	var out, rest []byte // what was taken, and what is left of it
 	var told []byte

@@ -20,11 +20,11 @@ import (
 
 const (
 	receives = 64      // frames of the server that may wait: 256 KiB
-	maxOut   = 1 << 20 // bytes of calls that may wait to be sent; then others do
+	maxOut   = 1 << 20 // bytes of requests that may wait to be sent; then others do
 	again    = 20 * time.Millisecond
 )
 
-// session is a connection to one life of the server: its map, READs and calls. When it
+// session is a connection to one life of the server: its map, READs and RPCs. When it
 // ends it is over for good.
 type session struct {
 	c        *Client
@@ -286,7 +286,7 @@ func (s *session) receive() error {
 				err = s.m.Deltas(&deltas)
 				s.m.Told(deltas.Clock, s.clock())
 				s.tell = true
-				if len(deltas.List) == 0 { // the server wants to know; otherwise the next call tells it
+				if len(deltas.List) == 0 { // the server wants to know; otherwise the next RPC tells it
 					s.signal()
 					s.tellAgain()
 				}
@@ -308,7 +308,7 @@ func (s *session) receive() error {
 	}
 }
 
-// begin processes the beginning of a snapshot, or one alone. The server wrote the first one, and read its
+// begin processes the beginning of a full sync, or one alone. The server wrote the first one, and read its
 // clock for it, after this session began: it counts as a reply to what was sent then.
 func (s *session) begin(b []byte) error {
 	m, err := wire.ReadMap(b)

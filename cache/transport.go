@@ -20,8 +20,8 @@ type Transport string
 
 const (
 	RDMA Transport = "RDMA" // a hit is a READ
-	TCP  Transport = "TCP"  // everything is a call: see RequireRDMA of [Config]
-	DC   Transport = "DC"   // a hit is a READ through the initiator of [Config], and calls go by TCP
+	TCP  Transport = "TCP"  // everything is an RPC: see RequireRDMA of [Config]
+	DC   Transport = "DC"   // a hit is a READ through the initiator of [Config], and RPCs go by TCP
 )
 
 // rdmaShare is how long an attempt by one way may take at most, if there is another one after it.
@@ -194,7 +194,7 @@ var closed = func() chan struct{} {
 // replace makes b the session instead of s, which closes when what goes on by it has ended. The channel that it
 // returns closes then, and not before the one of the last replacement.
 //
-// Calls that go on by s may learn of changes that b has not been told of, so b uses no copies until NearStale after
+// RPCs that go on by s may learn of changes that b has not been told of, so b uses no copies until NearStale after
 // the last of them.
 func (c *Client) replace(s, b *session, before <-chan struct{}) (over chan struct{}) {
 	b.copiesFrom(math.MaxInt64)

@@ -26,6 +26,8 @@ missing() {
 		qemu-system-x86) command -v qemu-system-x86_64 ;;
 		redis-tools) command -v redis-server || command -v redis-check-rdb ;;
 		memcached) command -v memcached ;;
+		ucx-utils) command -v ucx_perftest ;;
+		libfabric-bin) command -v fi_pingpong ;;
 		gcc-aarch64-linux-gnu) command -v aarch64-linux-gnu-gcc ;;
 		*) true ;; # what only Debian has as a package of its own
 		esac >/dev/null 2>&1 || echo "$p"

@@ -15,8 +15,8 @@ const AddressLen = wire.AddressLen
 type Address struct {
 	GID verbs.GID
 	LID uint16 // InfiniBand
-	// Service is the port at which the target sends the rest of its address,
-	// so that one that was restarted is found again; 0 means none.
+	// Service is a port of the connection manager at which initiators ask where the target
+	// is, so that they find it after a restart ([TargetConfig.Service]); 0 means none.
 	Service uint16
 	// KeyCheck is 16 bits made of the access key, by which an initiator sees
 	// that it was given another one: targets do not reply without the key. 0 means
@@ -41,7 +41,7 @@ func (a *Address) control() wire.ControlAddress {
 	return wire.ControlAddress{GID: wire.GID(a.GID), QPN: a.QPN, QKey: a.QKey, LID: a.LID}
 }
 
-// AppendBinary appends the message form, all of it big endian:
+// AppendBinary appends the message form, all of it big endian, with the length of each field in bytes:
 //
 //	"GVDA" | version 1 | hardware 1 | MTU 1 | 0 1 | GID 16 | LID 2 | service 2 |
 //	QPN 4 | Q_Key 4 | generation 8 | key check 2 | 0 2 | CRC-32C of all before 4

@@ -28,31 +28,27 @@
 //
 // # Guarantees
 //
-// Every request that Post took has one completion, unless the initiator is closed or the
-// request is [Request.Quiet]. A request that succeeded was carried out once, at its
-// target. One that failed with [ErrSession] was carried out once or not at all. One that
-// failed with any other error was not carried out. A request is posted a second time only
-// if the first had no effect because the target had no receive; that is certain in
-// networks that do not double packets. A WRITE with immediate of more than one packet has
-// an effect before the target looks for a receive. If there is none, the request fails with
-// [ErrSession] and [ErrNoReceive], and its memory is written in part. Where packets get lost,
-// Soft-RoCE may complete an atomic without its result: see [verbs.Batch.FetchAdd].
+// Every request that Post took has one completion, unless it is [Request.Quiet] and succeeds, or the
+// initiator is closed. A request that succeeded was carried out once, at its target. One that
+// failed with [ErrSession], or was under way when the initiator was closed or its device failed, was
+// carried out once or not at all. One that failed with any other error was not carried out.
+//
+// A request is posted a second time only if the first had no effect because the target had no
+// receive; that is certain in networks that do not double packets. A WRITE with immediate of more
+// than one packet has an effect before the target looks for a receive. If there is none, the request
+// fails with [ErrSession] and [ErrNoReceive], and its memory is written in part. Where packets get
+// lost, Soft-RoCE may complete an atomic without its result: see [verbs.Batch.FetchAdd].
 //
 // Requests to one target are carried out in the order of posting. Between targets there
 // is no order.
 //
-// Every session has a random ID. The packet numbers of an initiator context begin at random,
-// and those of a new session follow those of all earlier ones. If the initiator of a responder
-// context falls silent, the context gets another queue pair number, so that late packets reach
-// nothing. A message for an earlier target at the same address is refused.
-//
-// A target that dies fails its own requests only; for hardware see below.
+// Late packets of one session have no effect on another, and a message for an earlier target at the
+// same address is refused. A target that dies fails its own requests only; for hardware see below.
 //
 // The access key keeps out mistakes, and hosts that cannot read packets on the network. It
-// travels in the clear. A target does not reply to a message without the key, or to one whose
-// sender's address is not the one in the packet's header. It makes no address handle for such
-// senders, and keeps a bounded number of handles for others. If a target is silent, the
-// initiator recognises a wrong key by 16 bits in the target's address ([Address.KeyCheck]).
+// travels in the clear. A target does not reply to a message without the key, or to one that
+// names another sender than the packet's header. If a target is silent, the initiator recognises
+// a wrong key by 16 bits in the target's address ([Address.KeyCheck]).
 //
 // # Costs
 //
@@ -69,11 +65,10 @@
 //
 // A target keeps its context until another target needs one. Idle sessions make room first, the
 // least recently used before the others; a busy one makes room after [InitiatorConfig.Quota]
-// requests or [InitiatorConfig.Hold]. Of the targets that wait, the one with the largest product
-// of its time of waiting and the third power of its number of requests is served first, which makes
-// for the fewest attaches. No target waits longer than [InitiatorConfig.MaxWait] while another is served that has waited
-// less. If a target has no posted receive, the initiator detaches after a few milliseconds and
-// retries later; messages to it keep their order.
+// requests or [InitiatorConfig.Hold]. Targets with many waiting requests are served before those
+// with few, which makes for the fewest attaches, but none waits longer than [InitiatorConfig.MaxWait]
+// while one that has waited less is served. If a target has no posted receive, the initiator
+// detaches after a few milliseconds and retries later; messages to it keep their order.
 //
 // A target that needs a responder context for another initiator recalls a session, and ends it
 // after [TargetConfig.Recall] if it does not end before. So an initiator that does not poll, or

@@ -30,8 +30,23 @@ func TestHostChanges(t *testing.T) {
 	i := a.initiator(t, dc.InitiatorConfig{Contexts: 2, AckTimeout: 4 * time.Millisecond, ConnectTimeout: time.Second})
 	p := resolve(t, i, target, 0)
 	idle := resolve(t, i, b.target(t, dc.TargetConfig{}), 0)
-	do(t, i, p, a.write(0, b, 0))
-	do(t, i, idle, a.write(1, b, 0))
+	// succeed repeats a request to each peer until it succeeds: a connection may take more than ConnectTimeout on a slow
+	// host. It returns how long that took.
+	succeed := func(ctx context.Context, t *testing.T, peers ...*dc.Peer) time.Duration {
+		begin := time.Now()
+		for n, peer := range peers {
+			for {
+				err := i.Do(ctx, peer, a.write(uint64(n), b, 64))
+				if err == nil {
+					break
+				}
+				require.Less(t, time.Since(begin), 15*time.Second, err)
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+		return time.Since(begin)
+	}
+	succeed(t.Context(), t, p, idle)
 
 	for side, h := range []*host{a, b} {
 		dev, prefix := es[side].Netdev, es[side].Addr.String()+"/24"
@@ -91,18 +106,7 @@ func TestHostChanges(t *testing.T) {
 				})
 				change(t)
 				routes(t)
-				begin := time.Now()
-				for n, peer := range []*dc.Peer{idle, p} {
-					for {
-						err := i.Do(ctx, peer, a.write(uint64(n), b, 64))
-						if err == nil {
-							break
-						}
-						require.Less(t, time.Since(begin), 15*time.Second, err)
-						time.Sleep(10 * time.Millisecond)
-					}
-				}
-				t.Logf("requests succeed after %v: %+v", time.Since(begin).Round(time.Millisecond), i.Stats())
+				t.Logf("requests succeed after %v: %+v", succeed(ctx, t, idle, p).Round(time.Millisecond), i.Stats())
 				stop()
 				all.Wait()
 			})

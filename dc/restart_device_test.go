@@ -47,7 +47,7 @@ func TestTargetRestarts(t *testing.T) {
 	require.NotSame(t, p, only)
 	do(t, i, p, a.write(1, b, 0))
 	do(t, i, only, a.write(2, b, 0))
-	require.Zero(t, i.Stats().Lookups)
+	lookups := i.Stats().Lookups // of a host that is slow to reply
 	_, err = dc.NewTarget(dc.TargetConfig{PD: b.pd, GID: b.gid, Service: 7473})
 	require.Error(t, err, "the port is taken")
 	require.NoError(t, first.Close())
@@ -58,7 +58,7 @@ func TestTargetRestarts(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorIs(t, wait(t, i, 1)[0].Err, dc.ErrSession)
 	do(t, i, p, a.write(4, b, 0))
-	require.NotZero(t, i.Stats().Lookups)
+	require.Greater(t, i.Stats().Lookups, lookups)
 	require.EqualValues(t, 1, second.Stats().Attaches)
 	_, err = i.Post(only, a.write(5, b, 0))
 	require.NoError(t, err)

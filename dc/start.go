@@ -17,8 +17,9 @@ type Pending struct {
 // Start begins several requests of one target together, as [Initiator.Post] does.
 // [Pending.Wait] waits for them all: their completions come to no Poll, and those that are
 // Quiet are waited for, too. If Start returns an error, nothing was taken, and there is nothing
-// to wait for. Otherwise Wait must be called: before that the device has the requests' memory, and
-// perhaps no goroutine polls for them. If only some were taken, Wait waits for those and returns the error.
+// to wait for. Otherwise Wait must be called: until it returns the device has the requests' memory, and
+// perhaps no goroutine polls for them. If only some were taken, Start returns nil, and Wait waits for
+// those and returns the error, such as [ErrQueueFull].
 func (i *Initiator) Start(p *Peer, rs []Request) (Pending, error) {
 	i.mu.Lock()
 	c := i.newCall(len(rs))

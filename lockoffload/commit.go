@@ -29,7 +29,8 @@ type Commit struct {
 func (p *Commit) Done() <-chan struct{} { return p.over.done() }
 
 // Wait waits for the outcome: nil when all was executed and the lock was held to the
-// end, [ErrLost], or [ErrOutcomeUnknown] with [ErrBroken].
+// end, or [ErrLost] or [ErrBroken]; with [ErrOutcomeUnknown] if a WRITE was posted. When ctx
+// ends, the change stays under way, and Wait may be called again.
 func (p *Commit) Wait(ctx context.Context) error {
 	p.asked.Store(true)
 	if err := p.await(ctx); err != nil {

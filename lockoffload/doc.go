@@ -16,12 +16,9 @@
 //	res, err = c.Do(ctx, &chain)                // accesses to several records of a slot
 //	h, res, err := c.Lock(ctx, slot, options)   // h.Read, h.Write, h.Lost, h.Unlock
 //
-// The memory is a [Region] of slots. Each slot has a lock word and records. The usual way
-// to write is Update, which returns when the change has happened. Read and Update are
-// shorthands for the common uses of [Client.Do], which carries out a [Chain]: it reads,
-// compares and writes several records under one lock, counts its tries, has the target
-// carry out a change in one round trip, or returns before the change has happened.
-// [Client.SwapWrite] takes no lock.
+// The memory is a [Region] of slots. Each slot has a lock word and records. Read and Update
+// are shorthands for the common uses of [Client.Do], which carries out a [Chain]: reads,
+// compares and writes of the records of one slot, under one lock.
 //
 // A program with its own way to exchange endpoints makes a [Region], a [Server] and perhaps an
 // [Agent] itself, and gives each client a [SessionInfo], which is in the endpoint that it sends:
@@ -35,6 +32,19 @@
 //
 // The target's own process can have a client too ([Listener.Local]). It locks through the
 // device like all others, because a device's atomics need not be atomic against the CPU's.
+//
+// # Which call when
+//
+//	need                                  call              round trips     Result.Protocol
+//	read a record                         Client.Read       1               ProtocolRead
+//	change a record by its old data       Client.Update     2               ProtocolTwoStep
+//	read, compare records of a slot       Client.Do         1               ProtocolRead
+//	change records of a slot              Client.Do         1 by an agent   ProtocolAgent
+//	                                                        2 without one   ProtocolTwoStep
+//	return before the change is made      Chain.Async       1               ProtocolTwoStep
+//	serve clients in their order          Fair              1 more
+//	several steps, or several slots       Lock, LockAll     3 and more      ProtocolTwoStep
+//	replace a value by its version        SwapWrite         1               ProtocolSwap
 //
 // # Guarantees
 //
@@ -54,8 +64,8 @@
 //     by itself.
 //   - Locks of a client that dies are free again after at most three leases. Recovery takes less
 //     than two when the target itself is not late, plus 200 ms or half a lease, whichever is
-//     less, if a WRITE was executed in part. Before others have the locks, the target fences the
-//     client: no late request of it is executed, whatever the client does.
+//     less, if a WRITE was executed in part. Before others have the locks, the target fences off
+//     the client: no late request of it is executed, whatever the client does.
 //   - A client relies on its locks for one lease from the posting of the last heartbeat that was
 //     acknowledged. After that [Lock.Lost] is closed, no further WRITE is posted, and the queue
 //     pair goes to ERROR. Leases count while the host is suspended: a client that wakes up after
@@ -71,9 +81,9 @@
 // If recovery cannot fence a queue pair, the locks stay as they are, [Server.Err] says why, and the
 // server tries again until it succeeds, or leaves them to the next server.
 //
-// Errors say what has happened. [ErrNotAcquired], [ErrBusy] and [ErrVersionMismatch]: nothing was changed.
-// [ErrLost]: the lock went to others before it was given back. [ErrBroken]: the connection failed,
-// and nothing was changed unless the error also matches [ErrOutcomeUnknown].
+// After an error nothing was changed, unless the error matches [ErrOutcomeUnknown]; if the context of
+// Unlock or of [Commit.Wait] ends, the change goes on. [ErrLost]: the lock went to others before it
+// was given back. [ErrBroken]: the connection failed; see [Client.Retry], and docs/errors.md.
 //
 // # Admission
 //
@@ -85,12 +95,10 @@
 //
 // # Costs
 //
-// A read is one READ of both copies, one round trip. A change takes two: lock command and READs, and
-// then WRITE and unlock command. [Chain.Async] does not wait for the second. [Client.SwapWrite], and
-// a chain that the target's [Agent] carries out, take one; the agent costs the target's CPU. A client
-// that waits for a lock polls it with pauses ([Retry]). A [Fair] lock goes to clients in the order in
-// which they asked for it; the agent hands it on. Without an agent fair locks and chains are
-// [ErrNoAgent].
+// A read is one READ of both copies. A change is lock command and READs, and then WRITE and unlock
+// command; an [Agent] carries it out on the target's CPU. A client that waits for a lock polls it with
+// pauses ([Retry]). A [Fair] lock goes to clients in the order in which they asked for it; the agent
+// hands it on, and without one fair locks and chains are [ErrNoAgent].
 //
 // The size of a slot does not grow with the clients beyond 512. A client sends three heartbeats in a
 // lease. Recovery looks at each slot once, which takes some thirty instructions of the target's CPU.

@@ -20,9 +20,11 @@ type Region struct {
 	relied     time.Time // until when clients of earlier servers may rely on locks
 }
 
-// NewRegion lays out the start of mr, which needs remote READ, WRITE and atomic
-// access, and must not have [verbs.RelaxedOrder]: all locks free, all records empty.
-// It writes with the CPU, so no peer may know the memory yet; afterwards the program
+// NewRegion lays out the start of mr: all locks free, all records empty. mr needs
+// [Layout.Bytes], remote READ, WRITE and atomic access, and an address that is a multiple
+// of 8, as memory of [verbs.PD.AllocMR] has: a device's atomics need aligned words. It must
+// not have [verbs.RelaxedOrder], with which an unlock command could overtake the WRITE before it.
+// NewRegion writes with the CPU, so no peer may know the memory yet; afterwards the program
 // must change it by RDMA only. The caller must close mr, after the server and the agent.
 //
 // Versions and fencing tokens begin at the microseconds since 1970. So they are higher

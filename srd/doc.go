@@ -30,7 +30,7 @@
 //   - No message is delivered twice, whatever the network does, whichever end restarts and
 //     whatever is replayed. With a key, this holds across a restart of the receiver as
 //     long as the hosts' clocks differ by less than the restart takes, because the first
-//     message of a session names no incarnation of the receiver.
+//     message of a session is sent before the sender knows which life of the receiver gets it.
 //   - Data belongs to the program again as soon as the status is known.
 //   - A path that loses more than others, or is silent, is retired, and probed until it works
 //     again. At least two paths stay in use, if there are as many.
@@ -72,8 +72,8 @@
 //   - When a peer's queue pair is gone, all messages under way to the peer end as
 //     Unresponsive within milliseconds; when EFA cannot reach the peer, as soon as EFA says
 //     so.
-//   - A receiver that its program does not let poll runs out of buffers after a while. A
-//     message that finds none is retried for a tenth of a second, and then Refused.
+//   - A receiver that nothing polls for a while, as during a long OnMessage, runs out of buffers.
+//     A message that finds none is retried for a tenth of a second, and then Refused.
 //   - The status of a packet is that of its message.
 //   - With Config.Key a session opens in one round trip, without it in two. The first message
 //     waits for that.

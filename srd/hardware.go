@@ -42,7 +42,7 @@ func newHardware(ep *Endpoint, efa verbs.EFAFeatures) error {
 	h := &hardware{ep: ep, retry: efa.RNRRetry}
 	ep.driver = h
 	cfg := &ep.cfg
-	if cfg.QKey == 0 { // tells an incarnation from its successor with the same number
+	if cfg.QKey == 0 { // tells a life from its successor with the same number
 		cfg.QKey = 1 + rand.Uint32N(1<<31-1)
 	}
 	port, err := cfg.PD.Device().Port(ep.gid.Port)

@@ -107,7 +107,7 @@ func (q *SendQueue) Post(rs ...Request) (n int, err error) {
 		to, service := r.To, q.cfg.Service
 		if c := r.Destination; c != nil {
 			if c.ep != ep {
-				err = fmt.Errorf("%w: a context of another endpoint", verbs.ErrAttributes)
+				err = fmt.Errorf("%w: a Destination of another endpoint", verbs.ErrAttributes)
 				break
 			}
 			to, service = c.to, c.service

@@ -58,7 +58,7 @@ const MaxTag = 1<<48 - 1
 // must not have more under way.
 //
 // Requests that were posted in another way should have completed before: their completions
-// are dropped. Numbers below 1<<48 are never taken for those of an engine.
+// are dropped. Numbers below 1<<48 are never taken for those of a handler.
 func (c *CQ) Dispatch(e Handler, depth int) (*Dispatcher, error) {
 	const op = "dispatch completions of"
 	if err := c.life.Open(op); err != nil {
@@ -66,7 +66,7 @@ func (c *CQ) Dispatch(e Handler, depth int) (*Dispatcher, error) {
 	}
 	switch {
 	case e == nil:
-		return nil, opError(op, c.life.Label, ErrAttributes, "no engine")
+		return nil, opError(op, c.life.Label, ErrAttributes, "no handler")
 	case depth <= 0:
 		return nil, opError(op, c.life.Label, ErrAttributes, "depth ", depth)
 	case c.solicited:
@@ -156,7 +156,7 @@ type Polled struct {
 	err error // of the queue
 }
 
-// Dispatch delivers the completions, the engine's and others', and returns how many there
+// Dispatch delivers the completions, the handler's and others', and returns how many there
 // are. It must be called once, and soon: until then no other goroutine can poll.
 func (f Polled) Dispatch() int {
 	if f.rt == nil {
@@ -252,7 +252,7 @@ func (d *Dispatcher) Wait(ctx context.Context, w *Waiter) error {
 	return nil
 }
 
-// Wake is [Waiter.Wake] for all callers but the engine's Completed.
+// Wake is [Waiter.Wake] for all callers but the handler's Completed.
 func (d *Dispatcher) Wake(w *Waiter) {
 	if w == nil {
 		return
@@ -263,10 +263,10 @@ func (d *Dispatcher) Wake(w *Waiter) {
 	}
 }
 
-// Close ends the dispatching. Before that, the engine must have woken its waiters, and
+// Close ends the dispatching. Before that, the handler must have woken its waiters, and
 // closed its queue pairs, reset them, or seen all their requests complete. Completions
 // that are still in the queue are delivered to it until Close returns; later ones would
-// go to the next engine. Closing twice is not an error.
+// go to the next handler. Closing twice is not an error.
 func (d *Dispatcher) Close() error {
 	d.closing.Lock()
 	defer d.closing.Unlock()

@@ -45,27 +45,37 @@
 //
 // Errors: decisions are sentinels ([ErrQueueFull], [ErrState], ...), found with
 // [errors.Is]; the text names the operation, the object, the errno and the likely cause.
-// A failed work request is a [*WCError] that matches its [WCStatus]. No input makes the
-// package panic.
+// A failed work request is a [*WCError] that matches its [WCStatus]. If the error of a
+// [Requester] matches no WCStatus and is no [*InFlightError], nothing of the list was executed;
+// docs/errors.md has the errors of all packages by that meaning. No input makes the package panic.
 //
 // Concurrency: everything may be used by any number of goroutines, except that a [Batch]
 // or [RecvBatch] belongs to one goroutine at a time. A completion goes to the goroutine that
 // polls it first. So goroutines that share a queue pair need a [Requester] and a [Receiver],
 // which give each its own completions; protocols with many queue pairs need a [Dispatcher].
 //
-// Functions of the program ([CompletionHandler.Ended], [ReceiverConfig.Arrived], the methods of an
-// [Handler], [LinkConfig.Setup], [LinkConfig.Greet], functions that serve links) may panic or
-// call [runtime.Goexit]. The package first releases what it
-// holds, so other goroutines go on, and Close works. Then the panic or Goexit goes on in the
-// goroutine that called the function, perhaps one that waits for something else. If Ended
-// ends so, its list has failed, which ends the queue pair; a goroutine that waits for a
-// request of its own goes on waiting until the device is done with that.
+// Callbacks ([CompletionHandler.Ended], [ReceiverConfig.Arrived], the methods of a [Handler],
+// [LinkConfig.Setup], [LinkConfig.Greet], functions that serve links) may panic or call
+// [runtime.Goexit]. The package releases its locks first, so other goroutines go on and Close works.
+// The panic then ends the goroutine that called the callback, which may be one that polls for
+// another request: if that is still with the device, the panic goes on when it has completed. If
+// Ended panics, its list has failed, and the queue pair ends.
 //
-// End of a queue pair: [QP.Done] and [QP.Err] report when and why a queue pair ended. By default a peer
-// that is gone is detected half a second after the next request.
+// End of a queue pair: [QP.Done] and [QP.Err] report when and why a queue pair ended. By default a
+// peer that is gone is detected half a second after the next request.
 //
-// Peers that know each other's IP address need no exchange of endpoints: package rdmacm
-// connects their queue pairs, and package stream makes a [net.Conn] of such a connection.
+// # Links, the connection manager, streams
+//
+// [DialLink] needs a TCP connection to a peer that uses this package. It makes RC, UC and UD queue
+// pairs, offers up to [MaxRegions] regions, reports a path with a smaller MTU than both ends, and
+// lets the program authenticate its clients first ([LinkConfig.Greet], or [NewLink] over TLS): use
+// it unless you need what the others have.
+//
+// Package rdmacm makes a [Link] without TCP, by the connection manager, where RDMA alone gets
+// through. Such a link is RC, and has room for 52 bytes of the client's [Offer] and 192 of the
+// server's. The package also connects to programs on librdmacm, and finds datagram services and
+// multicast groups. Package stream makes a [net.Conn] of a connection of rdmacm, for code that is
+// written for one. All three notice when the peer's program or host is gone.
 //
 // # Costs
 //

@@ -48,7 +48,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// AppendBinary appends the message form of e, all of it big endian:
+// AppendBinary appends the message form of e, all of it big endian, with the length of each field in
+// bytes:
 //
 //	"GVEP" | version 1 | 0 | payload length 2 | payload | CRC-32C of all before 4
 //	payload: type 1 | MTU 1 | SL 1 | READs 1 | LID 2 | QPN 4 | PSN 4 | QKey 4 | GID 16 |

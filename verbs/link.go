@@ -55,9 +55,18 @@ type Offer struct {
 	Data    []byte   // for the programs; at most [MaxEndpointData] bytes
 }
 
-// OfferMemory returns a Setup that offers a slice of the program's to the peer. The peer
-// may use it as access says until the link closes. Many links may offer one slice. Without
-// a right to write in access it is registered as [MRConfig.ReadOnly].
+// OfferMemory returns a Setup that registers a slice of the program's and offers it to the peer,
+// as the first of the peer's [Link.Regions]. access is what the peer may do until the link closes:
+// [RemoteRead], [RemoteWrite], [RemoteAtomic], or several of them. Many links may offer one slice,
+// each with a key and rights of its own. buf must not be empty; what is registered is the array
+// behind it, so do not append to it.
+//
+// READs and WRITEs need no alignment. An atomic needs a word at an address that is a multiple of
+// 8, as a []byte of 16 bytes or more from make has. A word that peers change by atomics, the
+// program has to change by atomics through the device too, unless those are atomic with the
+// CPU's ([AtomicGlob]).
+//
+// With [RemoteRead] alone the memory is registered as [MRConfig.ReadOnly].
 func OfferMemory(buf []byte, access Access) func(*Link) (Offer, error) {
 	return func(l *Link) (Offer, error) {
 		readOnly := access&(LocalWrite|RemoteWrite|RemoteAtomic) == 0

@@ -105,12 +105,14 @@ func dismiss(conn net.Conn, err error) error {
 // of at most 1024 places, 256 for each IPv4 address or IPv6 /64. When they are taken, the
 // oldest connection of the address that has most is closed. A client that does not
 // complete its end of the link is given up after [ExchangeTimeout]. While the process is
-// out of files or memory for a connection, ServeLinks waits. It serves until ctx ends or l
-// fails, closes l, and returns when all calls of serve have returned. If ctx has ended
+// out of files or memory for a connection, ServeLinks waits.
+//
+// ServeLinks closes l when it ends, and returns when all calls of serve have returned: nil if ctx
+// ended, and otherwise the error of l, which ends the context of serve too. If ctx has ended
 // already, it only closes l and returns the context's error. failed, which may be nil, is
-// called with the error of a client's link or of serve, unless the peer had closed its end;
-// several goroutines may call it. A flood of connections calls it once for each that loses
-// its place.
+// called with the error of a client's link or of serve, unless the peer had closed its end or
+// ctx has ended; several goroutines may call it. A flood of connections calls it once for each
+// that loses its place.
 func ServeLinks(ctx context.Context, l net.Listener, cfg LinkConfig, serve func(context.Context, *Link) error, failed func(net.Addr, error)) error {
 	defer context.AfterFunc(ctx, func() { l.Close() })()
 	defer l.Close()

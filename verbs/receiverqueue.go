@@ -78,7 +78,14 @@ func (r *Receiver) nudge() {
 }
 
 // Receive waits for a message and copies it into buf, which must have room for
-// the longest one ([Receiver.Size]). With a context that has ended it takes none.
+// the longest one ([Receiver.Size]); a shorter buffer is [ErrAttributes]. The message's receive is
+// posted again before Receive returns. Each message goes to one call.
+//
+// With a context that has ended Receive takes no message. When the context ends during the wait,
+// Receive returns a message that has arrived by then, or else the context's error; no message is
+// lost. When the queue pair has ended, Receive returns the messages that arrived before, and then
+// the cause, which matches [WCFlushed] and what [QP.Err] matches, in all further calls. After
+// Close it returns [ErrClosed].
 func (r *Receiver) Receive(ctx context.Context, buf []byte) (Message, error) {
 	const op = "receive on"
 	if r.closed.Load() {
@@ -118,7 +125,8 @@ func (r *Receiver) Receive(ctx context.Context, buf []byte) (Message, error) {
 }
 
 // TryReceive is Receive without waiting: ok reports whether there was a message. An error
-// means that no more will come.
+// means that no more will come, or that buf is too short. It does not poll: see
+// [ReceiverConfig.Arrived].
 func (r *Receiver) TryReceive(buf []byte) (m Message, ok bool, err error) {
 	const op = "receive on"
 	r.inside.Add(1)

@@ -18,7 +18,7 @@
 // by transactions that compare what they have read, and send each new one to their clients.
 //
 //   - Single keys are linearizable for all clients of the cluster, while servers join, leave, die and hang. At each
-//     moment one server executes the calls for a shard, and no READ counts at another one.
+//     moment one server executes the requests for a shard, and no READ counts at another one.
 //   - When a server joins, or weights differ, shards move until each member has its share by weight. The next owner
 //     copies the records of one shard at a time by READs, while the owner serves them. Only the last changes are
 //     copied while changes of the shard wait.
@@ -39,7 +39,7 @@
 // little less than a TTL after the last beat that etcd has confirmed was sent, or the last round of promises.
 // Another member takes over when it has seen the key unchanged for 1.1 TTL of its own clock. Clients that READ ask
 // the server for grants, about two in a TTL, and a READ that has completed counts if the server's clock cannot
-// have reached the deadline yet; otherwise the client calls.
+// have reached the deadline yet; otherwise an RPC follows.
 //
 // This holds while the rates of all clocks differ by less than 1/1024, and no clock stands still, as that of
 // a paused virtual machine does, for more than a twentieth of a TTL within a TTL. Two processes must not run with one
@@ -51,5 +51,5 @@
 // Each member writes and reads a few KiB of etcd every sixth of the TTL. etcd keeps the history of its keys until it
 // is told to compact (--auto-compaction-retention). A change of the table sends 6 KiB to each client. A hit
 // costs one READ, as without a cluster, and a look at the clock; a client that READs sends about two messages in a TTL
-// to each server. A miss is always a call.
+// to each server. A miss is always an RPC.
 package cluster

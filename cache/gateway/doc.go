@@ -30,4 +30,23 @@
 // Commands that tune memcached's inside (slabs, lru, lru_crawler, watch, extstore) get the
 // reply ERROR. The binary protocol is recognised and refused with the reason. There
 // is no UDP.
+//
+// # Guarantees
+//
+// Commands of one connection are carried out in their order, and so come the replies. Commands of
+// several connections are as linearizable as the store. If the store returns an error, the client
+// gets SERVER_ERROR, and a change may have been made or not.
+//
+// [Server.Serve] returns [ErrClosed] after [Server.Shutdown] or [Server.Close]. It may be called for
+// several listeners. Shutdown carries out the commands that have arrived; Close does not. Neither
+// closes the store: close that afterwards. A client that breaks the protocol, or is silent for Idle,
+// ends its own connection only.
+//
+// Without TLS, passwords and values go over the network in the clear.
+//
+// # Costs
+//
+// A connection has a goroutine and 32 KiB of buffers, and keeps at most 64 KiB for each of a line, a
+// value that it sets and one that it gets; memory for longer ones is shared. Replies to commands that were sent
+// together are written together. A hit is one call of the store's Do, and copies the value once.
 package gateway

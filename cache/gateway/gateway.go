@@ -37,7 +37,7 @@ type Config struct {
 	Logger  *slog.Logger      // is told when connections cannot be accepted; nil: silent
 }
 
-// ErrClosed is what Serve returns after Close.
+// ErrClosed is what Serve returns after Shutdown or Close.
 var ErrClosed = operr.ErrClosed
 
 // Server is a gateway. It is safe for several goroutines.

@@ -11,7 +11,8 @@ import (
 	"github.com/goverbs/goverbs/internal/accept"
 )
 
-// Serve accepts connections until Close, or until the listener fails.
+// Serve accepts connections until Shutdown or Close, which close l, and returns [ErrClosed] then, or
+// the listener's error if that fails. It may be called for several listeners.
 func (s *Server) Serve(l net.Listener) error {
 	s.mu.Lock()
 	if s.closed {
@@ -111,7 +112,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return errors.Join(err, s.Close())
 }
 
-// Close ends listeners and connections and waits for them.
+// Close ends listeners and connections, and waits for them. It does not close the store.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true

@@ -3,8 +3,8 @@
 //
 //	Do(ctx context.Context, q *kv.Request) (kv.Reply, error)
 //
-// can stand in place of a server behind the gateway. The semantics are memcached's, whose
-// text and meta commands each become one request.
+// can stand in place of a server behind the gateway. The semantics are memcached's:
+// each of its text and meta commands becomes one request.
 //
 // A request needs only the fields that its [Op] and the bits in Want name. A store that does not
 // know a bit returns an error rather than ignore it.
@@ -43,7 +43,7 @@ const (
 	WantWin                 // a get of a stale value: ask whether this client should fetch a new one
 )
 
-// Request is a call. Times are in milliseconds from its execution: 0 is never, and what is
+// Request is what a store executes. Times are in milliseconds from its execution: 0 is never, and what is
 // negative is over. The store keeps neither the request nor its slices after Do has returned.
 type Request struct {
 	Op      Op

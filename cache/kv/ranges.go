@@ -9,7 +9,7 @@ type Range struct {
 	Events
 }
 
-// Events counts what happened to the records of a range: calls, not READs, and how records left.
+// Events counts what happened to the records of a range: by requests, not READs, and how records left.
 type Events struct {
 	Sets, Hits, Touches, Deletes, Incrs, Decrs uint64 // that found or stored a record
 	CASHits, CASMismatches                     uint64

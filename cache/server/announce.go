@@ -8,10 +8,10 @@ import "time"
 // the lease is the longest. A client with a map that is behind finds tombstones, and READs more to find what
 // became of the records, so it is right all the same.
 //
-// Replies have all changes before them, so a client that calls often enough is sent nothing else: only
+// Replies have all changes before them, so a client that sends RPCs often enough is sent nothing else: only
 // clients are told that have heard of no change for that long, or nearly.
 //
-// A client says with its next call that it has left changes behind. One that makes no call is asked, once in
+// A client says with its next RPC that it has left changes behind. One that sends none is asked, once in
 // an eighth of the lease, which is soon enough for one that has half of it; and at once when changes may soon
 // have no memory for what it has not left behind, but after announceAfter only if there is nothing new.
 const (

@@ -16,7 +16,7 @@ const (
 	frame      = 1280    // bytes of each: most requests are one
 	maxReplies = 1 << 20 // bytes that may wait, then the client's requests do
 	maxFlushes = 1 << 12 // of a client that may wait for others: there is no reply yet
-	chunk      = 1024    // entries of a snapshot at a time
+	chunk      = 1024    // entries of a full sync at a time
 )
 
 // errLate is the error of a client that hangs.
@@ -30,9 +30,9 @@ type client struct {
 	from    netip.Prefix // see pending.Source
 	came    time.Time
 	next    uint64 // delta
-	pos     uint64 // of the snapshot
+	pos     uint64 // of the full sync
 	snap    bool
-	reads   bool      // READs, and has the map; otherwise all that it wants is a call
+	reads   bool      // READs, and has the map; otherwise everything is an RPC
 	begun   bool      // a client that has no map was sent the beginning of one
 	mode    wire.Mode // as the client has chosen
 	advised bool      // if it has not: it is to probe

@@ -14,9 +14,11 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Listen makes a server that listens for clients on an address, "host:port". It binds the
-// address first, so that a snapshot is not used up in vain. A client that connects before
-// Listen returns is reset; one that connects later waits for [Server.Serve].
+// Listen makes a server that listens for clients on an address, "host:port", registers its memory,
+// and loads the snapshot, if there is one. It binds the address first, so that a snapshot
+// is not used up in vain. A client that connects before Listen returns is reset; one that
+// connects later waits for [Server.Serve]. If ctx ends before the snapshot is read, Listen frees
+// everything and returns the context's error. The end of ctx after Listen has no effect.
 func Listen(ctx context.Context, address string, cfg Config) (*Server, error) {
 	var key []byte
 	var err error
@@ -135,8 +137,10 @@ func (s *Server) begin() error {
 	return err
 }
 
-// Serve admits clients until ctx ends, which is no error, or Close. It may be called
-// once. If ctx has ended already, Serve does nothing and returns its error.
+// Serve admits and serves clients until ctx ends, the listener fails, or Close. Then it closes the
+// listener, cuts off all clients, and returns when none is left: nil if ctx ended, the listener's error,
+// or [ErrClosed]. It may be called once. [Server.Do] goes on until [Server.Save] or Close. If ctx has ended
+// already, Serve does nothing and returns its error.
 func (s *Server) Serve(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("cache: serve: %w", err)
@@ -183,7 +187,8 @@ func (s *Server) SetKey(key []byte) error {
 	return err
 }
 
-// Close cuts off all clients and frees everything. Closing twice is not an error.
+// Close cuts off all clients, waits for Serve, and frees everything. Calls of Do that wait end with
+// [ErrClosed]. Close a gateway, or a cluster's Member, before its server. Closing twice is not an error.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true

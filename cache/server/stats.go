@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/latency"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/cache/kv"
-	"github.com/goverbs/goverbs/internal/histogram"
+	"github.com/goverbs/goverbs/histogram"
 )
 
 // Stats are counters.
@@ -20,9 +20,9 @@ type Stats struct {
 	Table      int    // bytes of the map
 	Clients    int    // that are connected by RDMA
 	Streams    int    // that are connected by TCP
-	Gets, Hits uint64 // by call
+	Gets, Hits uint64 // by RPC
 	Sets       uint64
-	Stored     uint64 // records, by call
+	Stored     uint64 // records, by RPC
 	Reported   uint64 // READs that clients reported: a sample
 	Evicted    uint64
 	// EvictedIdle is the time since the last access to the record that was evicted last.
@@ -42,16 +42,14 @@ type Stats struct {
 	Latencies []Latency `json:"-"`
 	// EvictedAges counts evicted records by the milliseconds since their last access: entry i
 	// of N those of less than 1<<i ms, and at least half of that.
-	EvictedAges Histogram `json:"-"`
+	EvictedAges histogram.Counts `json:"-"`
 }
 
-// Latency is a histogram of the requests of one kind that came by one transport: Operation,
-// Transport, and the histogram Nanoseconds.
-type Latency = latency.Latency
-
-// Histogram has buckets of powers of two: N[i] counts values below 1<<i and at least half of that, the
-// last one all others; Sum is the sum of all.
-type Histogram = histogram.Counts
+// Latency is a histogram of the requests of one kind that came by one transport.
+type Latency struct {
+	Operation, Transport string
+	Nanoseconds          histogram.Counts
+}
 
 // Modes of clients.
 const (
@@ -59,7 +57,7 @@ const (
 	ModeBounded = "bounded map" // likewise, with a limit by MapBytes in the client's configuration
 	ModeNone    = "no map"      // READs the server's table and then the record
 	ModeDC      = "dc"          // has a map, and READs through the target
-	ModeTCP     = "tcp"         // has no map, and makes everything a call
+	ModeTCP     = "tcp"         // has no map, and makes everything an RPC
 )
 
 // SizeRange counts the records of more than half of UpTo, and up to UpTo bytes, with header and
@@ -108,14 +106,14 @@ func (s *Server) Stats() Stats {
 		Streams: streams, Items: n.Items, Bytes: n.Arena.Live, Memory: n.Arena.Total, Quarantine: n.Arena.Quarantine, Table: n.Table, Clients: len(s.clients) - streams,
 		Gets: n.Gets, Hits: n.Hits, Sets: n.Sets, Stored: n.Stored, Reported: n.Reports, Evicted: n.Evicted, EvictedIdle: time.Duration(n.EvictedIdle) * time.Millisecond, Moved: n.Moved, Expired: n.Expired,
 		Flushes: n.Flushes, NoMemory: n.NoMemory, Cut: n.Cut - s.through.absent, Epoch: s.epoch, DC: s.throughStats(),
-		Modes: modes, Sizes: s.sizes(), Latencies: s.latency.Load(), EvictedAges: s.store.EvictedAges(),
+		Modes: modes, Sizes: s.sizes(), Latencies: latency.Load[Latency](&s.latency), EvictedAges: s.store.EvictedAges(),
 	}
 }
 
 // HotKey is a key that is asked for often.
 type HotKey struct {
 	Key   string
-	Share float64 // of all gets that find something, by READ or by call
+	Share float64 // of all gets that find something, by READ or by RPC
 }
 
 // HotKeys returns up to n keys with the most gets, the hottest first. It uses a sample of one

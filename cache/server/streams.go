@@ -38,7 +38,7 @@ func (s *Server) serveAdmitted(ctx context.Context, conn *admitted) error {
 	return s.serveStream(ctx, conn)
 }
 
-// serveStream serves a client that cannot READ: everything is a call, so it gets no map.
+// serveStream serves a client that cannot READ: everything is an RPC, so it gets no map.
 func (s *Server) serveStream(ctx context.Context, conn net.Conn) error {
 	ctx, cut := context.WithCancelCause(ctx)
 	defer cut(nil)

@@ -54,7 +54,7 @@ type Tenants struct {
 	failed  chan error // of a server's Serve
 }
 
-// coming is a tenant whose server is being made, without the lock: registering memory takes long.
+// coming is a tenant in the making. Its server is made without the lock: registering memory takes long.
 type coming struct {
 	snapshot string
 	revoked  bool
@@ -245,8 +245,9 @@ func (t *Tenants) serve(s *Server) {
 	})
 }
 
-// Serve admits clients of all tenants until ctx ends, which is no error, or Close. It may
-// be called once. If ctx has ended already, Serve does nothing and returns its error.
+// Serve admits and serves clients of all tenants, as [Server.Serve] does those of one server: it returns
+// nil if ctx ended, the error of the listener or of a server that failed, or [ErrClosed]. It may be
+// called once. If ctx has ended already, Serve does nothing and returns its error.
 func (t *Tenants) Serve(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("cache: serve: %w", err)

@@ -58,7 +58,7 @@ func (s *Server) beat(now time.Time, every time.Duration) {
 			s.wake(c)
 		}
 		last := c.asked
-		if c.spoke.After(last) { // its calls say that too: it need not be asked
+		if c.spoke.After(last) { // its requests say that too: it need not be asked
 			last = c.spoke
 		}
 		if now.Sub(last)+every > s.cfg.Lease/8 && s.store.Behind(id) {
@@ -156,7 +156,7 @@ func (s *Server) gather(c *client, out []byte) []byte {
 func (s *Server) gatherMap(c *client, out []byte) []byte {
 	now, deltas, entries := s.now(), &s.scratch.deltas, &s.scratch.entries
 	if c.alone {
-		c.alone, c.next = false, 0 // a snapshot follows
+		c.alone, c.next = false, 0 // a full sync follows
 	}
 	for {
 		if !s.store.Deltas(now, c.next, wire.MaxEntries, deltas) {

@@ -35,6 +35,7 @@ void sim_resolve(void)
 		return;
 	sim_real.open = dlsym(RTLD_NEXT, "open");
 	sim_real.stat = dlsym(RTLD_NEXT, "stat");
+	sim_real.access = dlsym(RTLD_NEXT, "access");
 	sim_real.ioctl = dlsym(RTLD_NEXT, "ioctl");
 	sim_real.close = dlsym(RTLD_NEXT, "close");
 	sim_real.read = dlsym(RTLD_NEXT, "read");
@@ -76,8 +77,27 @@ static int node(const char *path)
 	return n >= 0 && n < sim_self->ndevices ? n : -1;
 }
 
+/* UCX reads the folders of devices where the kernel has them, whatever SYSFS_PATH says. */
+static const char *moved(const char *path, char *to, size_t n)
+{
+	static const char sysfs[] = "/sys/class/infiniband/";
+	const char *name = path, *root = getenv("SYSFS_PATH");
+
+	if (!active || !root || !path || strncmp(path, sysfs, sizeof(sysfs) - 1))
+		return path;
+	name += sizeof(sysfs) - 1;
+	for (int i = 0; i < sim_self->ndevices; i++) {
+		size_t len = strlen(sim_self->devices[i].name);
+
+		if (!strncmp(name, sim_self->devices[i].name, len) && name[len] == '/' && snprintf(to, n, "%s/class/infiniband/%s", root, name) < (int)n)
+			return to;
+	}
+	return path;
+}
+
 int open(const char *path, int flags, ...)
 {
+	char other[512];
 	va_list ap;
 	mode_t mode;
 	int n, fd;
@@ -88,7 +108,7 @@ int open(const char *path, int flags, ...)
 	sim_resolve();
 	n = node(path);
 	if (n < 0)
-		return sim_real.open(path, flags, mode);
+		return sim_real.open(moved(path, other, sizeof(other)), flags, mode);
 	sim_lock();
 	fd = sim_open(n);
 	sim_unlock();
@@ -110,6 +130,13 @@ int stat(const char *path, struct stat *st)
 {
 	sim_resolve();
 	return sim_real.stat(node(path) < 0 ? path : "/dev/null", st);
+}
+
+/* UCX asks before it opens a device. */
+int access(const char *path, int mode)
+{
+	sim_resolve();
+	return sim_real.access(node(path) < 0 ? path : "/dev/null", mode);
 }
 
 /* Devices are found in sysfs, and not by netlink, which knows the kernel's. */

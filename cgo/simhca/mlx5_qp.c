@@ -99,8 +99,7 @@ static void fetch(struct mx_qp *q)
 		struct mx_pending *p = &q->pending[q->npending++];
 
 		mx_load(q, q->sq_next, &w);
-		*p = (struct mx_pending){ .at = q->sq_next, .blocks = w.segments ? (w.segments + 3) / 4 : 1,
-			.stream = q->streams ? w.stream : 0 };
+		*p = (struct mx_pending){ .at = q->sq_next, .blocks = w.segments ? (w.segments + 3) / 4 : 1, .stream = w.stream };
 		q->sq_next += p->blocks;
 	}
 }

@@ -25,15 +25,14 @@ void mx_load(struct mx_qp *q, uint16_t at, struct mx_wqe *w)
 	w->segments = ds & 0x3f;
 	w->flags = c.fm_ce_se;
 	w->imm = c.imm;
-	w->stream = be16toh(c.dci_stream_channel_id);
+	/* Without them, and without signatures, these bytes say nothing: UCX leaves there what was before. */
+	w->stream = q->streams ? be16toh(c.dci_stream_channel_id) : 0;
 	if ((uint16_t)(code >> 8) != at)
 		w->flaw = "the index of another entry";
 	else if (ds >> 8 != q->qpn)
 		w->flaw = "the number of another queue pair";
 	else if (ds & 0xc0 || !w->segments || w->segments * MX_SEGMENT > MX_MAX_ENTRY)
 		w->flaw = "a size that it cannot have";
-	else if (c.signature)
-		w->flaw = "a signature";
 	else if (w->flags & 0x11)
 		w->flaw = "reserved flags";
 	for (int i = 1; i < w->segments; i++) {
@@ -170,8 +169,6 @@ void mx_decode(struct mx_qp *q, struct mx_wqe *w)
 		return;
 	if (!known(q, w))
 		w->flaw = "an opcode that such a queue pair does not have";
-	else if (w->stream && !q->streams)
-		w->flaw = "a stream of a queue pair without streams";
 	else if (w->opmod && (w->opcode != MLX5_OPCODE_ATOMIC_MASKED_CS && w->opcode != MLX5_OPCODE_ATOMIC_MASKED_FA))
 		w->flaw = "a modifier of its opcode";
 	else if (mx_is_atomic(w->opcode) && !mx_atomic_size(w))

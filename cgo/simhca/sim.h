@@ -260,6 +260,7 @@ void sim_unwatch_polls(struct sim_obj *cq);
 struct sim_real {
 	int (*open)(const char *, int, ...);
 	int (*stat)(const char *, void *);
+	int (*access)(const char *, int);
 	int (*ioctl)(int, unsigned long, ...);
 	int (*close)(int);
 	ssize_t (*read)(int, void *, size_t);

@@ -33,6 +33,14 @@ static void put(const char *root, const char *name, const char *text)
 		sim_real.close(fd);
 }
 
+static void put_link(const char *root, const char *name, const char *to)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/%s", root, name);
+	failed |= symlink(to, path) != 0;
+}
+
 static void put_gid(const char *root, const struct sim_device *d, int i)
 {
 	const struct sim_gid *g = &d->gids[i];
@@ -57,10 +65,19 @@ static void put_device(const char *root, const struct sim_device *d)
 	const uint64_t g = d->guid;
 
 #define FILE(format, ...) (snprintf(name, sizeof(name), format, ##__VA_ARGS__), name)
+	/* The folder is a link to one below that of the PCI function, which UCX goes up to. */
+	snprintf(text, sizeof(text), "0x%04x\n", mlx5 ? 0x15b3 : 0x1d0f);
+	put(root, FILE("devices/%s/vendor", d->name), text);
+	snprintf(text, sizeof(text), "0x%04x\n", d->part);
+	put(root, FILE("devices/%s/device", d->name), text);
+	put(root, FILE("devices/%s/infiniband/%s/node_type", d->name, d->name), mlx5 ? "1: CA\n" : "7: unspecified\n");
+	put_link(root, FILE("devices/%s/infiniband/%s/device", d->name, d->name), "../..");
+	put(root, "class/infiniband/version", "simhca\n");
+	snprintf(text, sizeof(text), "../../devices/%s/infiniband/%s", d->name, d->name);
+	put_link(root, FILE("class/infiniband/%s", d->name), text);
 	put(root, FILE("class/infiniband_verbs/uverbs%d/ibdev", d->number), d->name);
 	put(root, FILE("class/infiniband_verbs/uverbs%d/dev", d->number), "1:3\n"); /* that of /dev/null */
 	put(root, FILE("class/infiniband_verbs/uverbs%d/abi_version", d->number), "1\n");
-	put(root, FILE("class/infiniband/%s/node_type", d->name), mlx5 ? "1: CA\n" : "7: unspecified\n");
 	snprintf(text, sizeof(text), "%04x:%04x:%04x:%04x\n", (int)(g >> 48), (int)(g >> 32 & 0xffff), (int)(g >> 16 & 0xffff), (int)(g & 0xffff));
 	put(root, FILE("class/infiniband/%s/node_guid", d->name), text);
 	put(root, FILE("class/infiniband/%s/sys_image_guid", d->name), text);
@@ -111,7 +128,7 @@ bool sim_sysfs(void)
 		name = hash(name, &sim_self->devices[i].part, sizeof(sim_self->devices[i].part));
 	}
 	/* The number counts changes of what else is written. */
-	if (snprintf(root, sizeof(root), "%s/simhca-1-%d-%08x", tmp ? tmp : "/tmp", (int)geteuid(), name) >= (int)sizeof(root)) {
+	if (snprintf(root, sizeof(root), "%s/simhca-2-%d-%08x", tmp ? tmp : "/tmp", (int)geteuid(), name) >= (int)sizeof(root)) {
 		sim_print("TMPDIR is too long");
 		return false;
 	}

@@ -58,7 +58,7 @@ func (r *Requester) Updates(size, n int) (time.Duration, error) {
 	return took(C.standin_updates(&c, C.uint32_t(size), C.int(n)))
 }
 
-// Datagrams is a UD queue pair whose sends and receives complete in CQ, and its memory.
+// Datagrams is a UD queue pair, with sends and receives that complete in CQ, and its memory.
 type Datagrams struct {
 	QP    cgo.QP
 	CQ    cgo.CQ

@@ -127,7 +127,7 @@ func (s *setup) suite(ctx context.Context, _ int) ([]outcome, error) {
 	return slices.Concat(each...), err
 }
 
-// source downloads a source package of the Debian release whose memcached the gateway follows, and
+// source downloads a source package of the Debian release with the memcached that the gateway follows, and
 // unpacks it as its authors have published it.
 func (s *setup) source(ctx context.Context, name string) (string, error) {
 	apt := filepath.Join(s.dir, "apt")

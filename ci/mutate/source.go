@@ -96,7 +96,7 @@ func (p *pkg) parse() error {
 	return nil
 }
 
-// describes has the methods whose results are read by people.
+// describes has the methods with results for people to read.
 var describes = map[string]bool{"String": true, "Error": true, "GoString": true, "LogValue": true}
 
 func functionName(fn *ast.FuncDecl) string {

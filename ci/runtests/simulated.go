@@ -82,6 +82,8 @@ func (r *runner) simulations() []*job {
 	fabric := words("make --no-print-directory simulated-fabric")
 	if r.o.sanitize {
 		fabric = append(fabric, "SANITIZE=-fsanitize=address,undefined -fno-sanitize-recover=undefined")
+	} else {
+		jobs = append(jobs, &job{name: "simulated-ucx", slots: 1, needs: words("simulated-preloaded"), command: words("make --no-print-directory simulated-ucx")})
 	}
 	return append(jobs,
 		&job{name: "simulated-preloaded", slots: 1, command: words("make --no-print-directory simulated-preloaded")},

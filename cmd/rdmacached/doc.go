@@ -4,11 +4,9 @@
 //	rdmacached -config /etc/rdmacached.json
 //	rdmacached -config /etc/rdmacached.json -check   # is the file right, for this host?
 //
-// With -check it looks at the files that the configuration names, at the host's memory,
-// addresses and devices, and at the snapshot's folder. It does not open the device. The file
-// rdmacached.service beside the source is a systemd unit.
-//
-// Everything in the configuration except "listen" is optional:
+// With -check it looks at the files that the configuration names, and at the host's memory, addresses,
+// devices and snapshot folder; it opens no device. rdmacached.service is a systemd unit. docs/cache.md
+// says how to run a service. Everything in the configuration except "listen" is optional:
 //
 //	{
 //		"listen": "10.77.0.2:7481",
@@ -34,28 +32,24 @@
 //		"log": "info"
 //	}
 //
-// The device is by default that of the address in "listen"; without one the daemon does not
-// start.
+// The device is by default that of the address in "listen"; without one the daemon does not start.
 //
-//   - "names" are the server's addresses as clients write them in their lists, beside the
-//     IP address. A client that has written another one is refused: its name leads to the
-//     wrong server. Without names, clients are refused that come through a relay or
-//     another translation of the address.
+//   - "names" are the server's addresses as clients write them, beside the IP address. A client that
+//     has written another one is refused: its name leads to the wrong server. Without names,
+//     clients are refused that come through a relay or another translation of the address.
 //   - "memory" is for records, by default 64 MiB. The map needs 56 to 112 bytes more for each
 //     record. "huge_pages" is "no" (the default), "yes" or "if there are any".
 //   - "max_value" is the longest value, at most 64 MiB. By default a record of header, key
 //     and value has 2 MiB at most, or a quarter of "memory" if that is less.
-//   - "key" is a file. RDMA clients have to prove that they have its content, without
-//     surrounding space: at least 16 bytes. Without a key every client is admitted.
+//   - "key" is a file. RDMA clients have to prove that they have its content, without surrounding
+//     space: at least 16 bytes. Without a key every client is admitted.
 //   - "snapshot" is a file that the daemon writes when it ends, in a folder that must exist.
 //   - "clients" is how many RDMA clients there may be at a time, with a key; by default any number.
-//   - "dc" has a target through which clients READ that have no queue pair here; "responders" is
-//     how many of their contexts may do so at a time. By default there is none.
-//   - "users" of the gateway is a file with a line "name:password" for each user; clients
-//     of the gateway then have to give one. With a certificate the gateway speaks TLS 1.3
-//     only.
-//   - "metrics" is the address of Prometheus's /metrics, of /healthz, and of /status,
-//     which rdmactl cache shows.
+//   - "dc" makes a target by which clients READ that have no queue pair here, "responders" of them at
+//     a time. By default there is none.
+//   - "users" of the gateway is a file with a line "name:password" for each user; clients then have
+//     to give one. With a certificate the gateway speaks TLS 1.3 only.
+//   - "metrics" is the address of Prometheus's /metrics, of /healthz, and of rdmactl cache.
 //   - "log" is "debug", "info", "warn" or "error". Logs go to standard error.
 //
 // # Tenants
@@ -67,8 +61,7 @@
 //		"shop": {"key": "/etc/rdmacached/shop.key", "memory": "1GiB", "clients": 100}
 //	}
 //
-// A tenant must have a key. The gateway then belongs to one tenant, named in "tenant"
-// beside its "listen".
+// A tenant must have a key. "tenant" beside the gateway's "listen" names the gateway's tenant.
 //
 // # A cluster
 //
@@ -85,50 +78,43 @@
 //
 // # Signals
 //
-// SIGHUP has the key files read again. A changed key applies to later connections. If a
-// file is missing or has no key, the old one stays, and that is logged. If a tenant's file
-// has the word "revoked" in place of a key, the tenant is revoked, unless it is the
-// gateway's: its clients are cut off, and its records are gone, also those of a snapshot that
-// the next start finds. With a key in the file the tenant comes back at the next SIGHUP.
+// SIGHUP has key files and the gateway's files read again, not the configuration itself. A changed
+// key applies to later connections. If a file is missing or wrong, the old content stays in use, and
+// that is logged. If a tenant's file has the word "revoked" in place of a key, the tenant is revoked,
+// unless it is the gateway's: its clients are cut off, and its records are gone, also those of a snapshot
+// that the next start finds. With a key in the file the tenant comes back at the next SIGHUP.
 //
-// The gateway's files are read again too; an error in them is logged and changes nothing. The
-// configuration itself is read only at the start.
+// SIGTERM and SIGINT shut the daemon down in order. The gateway takes no more connections, and
+// carries out the commands that have arrived, for at most ten seconds. Then RDMA clients are cut off;
+// they connect again when there is a server again. Then the records are written to the file in
+// "snapshot", and the next start loads them: values, flags, CAS numbers, and the time they have left,
+// less the time between.
 //
-// SIGTERM and SIGINT shut the daemon down in order. The gateway takes no more
-// connections, and carries out the commands that have arrived, for at most ten seconds.
-// Then RDMA clients are cut off; they connect again when there is a server again. Then
-// the records are written to the file in "snapshot", and the next start loads them:
-// values, flags, CAS numbers, and the time they have left, less the time between.
-//
-// A snapshot is loaded only once, so after a crash the cache is empty. It is also empty
-// if the snapshot is damaged or has another format, which is logged as an error; that file
-// stays beside the configured one, with the ending .taken, or .taken.1 and so on. The daemon
-// does not start, and -check fails, if the snapshot could not be written. Do not restore old
-// snapshots: their values may have changed since.
+// A snapshot is loaded only once, so after a crash the cache is empty. It is also empty if the
+// snapshot is damaged or has another format; that is logged as an error, and the file stays with the
+// ending .taken, or .taken.1 and so on. The daemon does not start, and -check fails, if the snapshot
+// could not be written. Do not restore old snapshots: their values may have changed since.
 //
 // # A proxy
 //
 //	rdmacached proxy -server 10.77.0.2:7481 -listen /run/cache.sock
 //
-// A proxy speaks memcached's protocol for a program that knows nothing of RDMA, on a unix
-// socket or an address (by default 127.0.0.1:11211), and is itself an RDMA client of a
-// server. Hits of get, gets and bget are READs; everything else is a call, a message to
-// the server. A command that takes longer than -timeout (by default a second) and an
-// eighth of it ends with SERVER_ERROR. The proxy reconnects to a server that comes back,
-// but it does not start without one.
+// A proxy speaks memcached's protocol for a program that knows nothing of RDMA, on a unix socket or
+// an address (by default 127.0.0.1:11211), and is itself an RDMA client of a server. Hits of get, gets
+// and bget are READs; everything else is an RPC, a message to the server and its reply. A command that
+// takes longer than -timeout (by default a second) and an eighth of it ends with SERVER_ERROR. The proxy
+// reconnects to a server that comes back, but it does not start without one.
 //
 //   - -from is the address of this host to connect from.
 //   - -tenant and -key (a file) authenticate the proxy to the server.
-//   - -map limits the memory of its map. Keys that have no place there are looked up in
-//     the server's map by READ.
-//   - -max is the longest item, like memcached's -I: a MiB by default, whatever the
-//     server's "max_value".
-//   - -rdma rules out TCP. Without it, everything is a call by TCP where there is no RDMA.
-//   - -metrics is an address for Prometheus's /metrics, and for /healthz, which returns
-//     503 without a connection to the server.
+//   - -map limits the memory of its map. Other keys are looked up in the server's map by READ.
+//   - -max is the longest item, like memcached's -I: a MiB by default, whatever "max_value" is.
+//   - -rdma rules out TCP. Without it, everything is an RPC by TCP where there is no RDMA.
+//   - -metrics is an address for Prometheus's /metrics, and for /healthz, which returns 503 without a
+//     connection to the server.
 //
 // # Security
 //
-// Traffic between RDMA clients and the server is not encrypted, and an admitted client is known by
-// its packets alone: "listen" should be on a network whose hosts are trusted that far.
+// Traffic between RDMA clients and the server is neither encrypted nor signed: "listen" should be on
+// a network where hosts do not send in each other's name.
 package main

@@ -39,7 +39,7 @@
 //	10.77.0.2:7481  serving  1h2m3s  8120   64 MiB  25.0%  0.1%        7        75.0%     41          3 RDMA (rxe1), 12 memcached by TLS with passwords
 //
 // A daemon with tenants has a row for each. A key is hot if more than 1/64 of the sampled hits are for
-// it. The hit rate is that of calls, including the gateway's, and of
+// it. The hit rate is that of RPCs, including the gateway's, and of
 // the sample of hits that RDMA clients report. A server that does not answer within five seconds is a failure; the others are
 // still shown.
 //

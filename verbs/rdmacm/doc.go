@@ -19,7 +19,8 @@
 // Below links, [CM.Dial] and [Request.Accept] make a [Conn]. Its queue pair is one that
 // the program makes in [ConnConfig.Setup], or one that they make themselves. The peer may
 // be any program on librdmacm. For datagrams [CM.DialUD], [CM.LookUp] and [CM.Join] find
-// services and groups. Package stream makes a net.Conn of a connection.
+// services and groups. Package stream makes a net.Conn of a connection. The documentation of
+// package verbs says when to use which.
 //
 // # Guarantees
 //

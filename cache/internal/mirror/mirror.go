@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
-// ErrGap says that deltas are missing: the map is empty, and a snapshot is needed.
-var ErrGap = errors.New("cache: deltas are missing; a snapshot is needed")
+// ErrGap says that deltas are missing: the map is empty, and a full sync is needed.
+var ErrGap = errors.New("cache: deltas are missing; a full sync is needed")
 
 // Config is what a mirror is made of.
 type Config struct {
@@ -28,7 +28,7 @@ type Mirror struct {
 	table   wire.Where
 	depth   int
 	applied uint64
-	live    bool // a snapshot has begun
+	live    bool // a full sync has begun
 	alone   bool // and nothing follows: there are no entries
 	whole   bool // and ended
 	partial bool // something has no entry for want of room
@@ -74,7 +74,7 @@ func (m *Mirror) Bytes() int { return len(m.entries.s) * slotBytes }
 // Fingerprint returns that of a key.
 func (m *Mirror) Fingerprint(key []byte) uint64 { return m.secret.Fingerprint(key) }
 
-// Begin takes the beginning of a snapshot.
+// Begin takes the beginning of a full sync.
 func (m *Mirror) Begin(b *wire.Map) {
 	m.lose()
 	if m.epoch != b.Epoch {
@@ -92,7 +92,7 @@ func (m *Mirror) lose() {
 	m.entries, m.live, m.whole, m.partial, m.hand = slots{}, false, false, false, 0
 }
 
-// Chunk takes a part of a snapshot. It stands in the stream where the server made it.
+// Chunk takes a part of a full sync. It stands in the stream where the server made it.
 func (m *Mirror) Chunk(c *wire.Chunk) error {
 	switch {
 	case !m.live || m.alone:

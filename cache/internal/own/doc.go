@@ -4,7 +4,7 @@
 //
 // # Promises
 //
-//   - At each moment at most one server executes calls for a shard, and a READ at any other server
+//   - At each moment at most one server executes requests for a shard, and a READ at any other server
 //     fails the check that follows it. So single keys are linearizable.
 //   - A shard that its owner hands over keeps its records. A shard that is taken over from a server that
 //     died, hangs or is cut off is empty; it has no older record.

@@ -7,7 +7,7 @@ import (
 )
 
 // A move is requested by the next owner of a shard. It copies the records, and then asks the owner to close the
-// shard (Close). When no client READs the shard any more (Closed), the owner executes no call of it and sends the
+// shard (Close). When no client READs the shard any more (Closed), the owner executes no request for it and sends the
 // last changes. When the next owner has all records (Imported) it confirms that, and the owner sends the
 // transaction that makes it the owner (Release), until a placement shows that it is.
 
@@ -26,7 +26,7 @@ func (s *Server) Close(i int, epoch uint32, to place.Life) (version uint32, ok b
 	return h.version, h.moves() && h.epoch == epoch && h.to == to
 }
 
-// Closed reports whether no client READs a shard any more that was closed with a version. From then on no call of
+// Closed reports whether no client READs a shard any more that was closed with a version. From then on no request for
 // it is executed.
 func (s *Server) Closed(i int, version uint32, now time.Duration) bool {
 	h := &s.shards[i]

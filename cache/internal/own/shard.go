@@ -12,9 +12,9 @@ type state uint8
 const (
 	foreign state = iota // another server owns it
 	opening              // the server owns it, and prepares its records
-	open                 // calls are executed, and clients READ it
-	closing              // calls are executed, and clients stop to READ it
-	closed               // no call is executed: the next owner copies the last changes
+	open                 // requests are executed, and clients READ it
+	closing              // requests are executed, and clients stop to READ it
+	closed               // no request is executed: the next owner copies the last changes
 )
 
 // shard is one shard at a server.
@@ -75,8 +75,8 @@ func (s *Server) reopen(h *shard) {
 	s.version++
 }
 
-// Owns reports whether a call of a shard may be executed, and returns the epoch of the owner. The caller
-// executes the call before it calls another method. If it stands still in between, the call has
+// Owns reports whether a request for a shard may be executed, and returns the epoch of the owner. The caller
+// executes the request before it calls another method. If it stands still in between, the request has
 // begun while the server owned the shard, and its change is among those that a takeover loses.
 func (s *Server) Owns(i int, now time.Duration) (epoch uint32, ok bool) {
 	h := &s.shards[i]

@@ -137,16 +137,16 @@ func (c *clients) leaves(quiet uint64) {
 	}
 }
 
-// Begin returns the beginning of a snapshot.
+// Begin returns the beginning of a full sync.
 func (s *Store) Begin(now uint64) wire.Map {
 	s.advance(now)
 	where, depth := s.table.Where()
 	return wire.Map{Epoch: s.cfg.Epoch, Seq: s.log.last, Clock: s.now, Secret: s.cfg.Secret, Table: where, Depth: uint16(depth), Longest: uint32(min(s.cfg.MaxValue, s.arena.Longest())), Flushed: s.flushed.version}
 }
 
-// Chunk puts into c the part of a snapshot at a position, with up to n entries of up to n buckets, so
+// Chunk puts into c the part of a full sync at a position, with up to n entries of up to n buckets, so
 // that a nearly empty table holds up no other work. It returns the position of the next part, and 0 at
-// the end. Snapshots begin at 0. All deltas up to c.Seq have to go before it.
+// the end. A full sync begins at 0. All deltas up to c.Seq have to go before it.
 func (s *Store) Chunk(now, pos uint64, n int, c *wire.Chunk) uint64 {
 	s.advance(now)
 	*c = wire.Chunk{Epoch: s.cfg.Epoch, Seq: s.log.last, Clock: s.now, Entries: c.Entries[:0]}
@@ -161,7 +161,7 @@ func (s *Store) Chunk(now, pos uint64, n int, c *wire.Chunk) uint64 {
 }
 
 // Deltas puts up to n changes from number first on into d. It reports whether they are still there: a
-// client that is too far behind needs a snapshot.
+// client that is too far behind needs a full sync.
 func (s *Store) Deltas(now, first uint64, n int, d *wire.Deltas) bool {
 	s.advance(now)
 	*d = wire.Deltas{Epoch: s.cfg.Epoch, First: first, Clock: s.now, List: d.List[:0]}

@@ -59,7 +59,7 @@ func (s *Store) expiry(t int64) uint64 {
 	return s.now + uint64(t)
 }
 
-// call is a request and what was found of its key.
+// call is a request, and what was found of its key.
 type call struct {
 	s           *Store
 	q           *kv.Request

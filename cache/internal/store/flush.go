@@ -3,8 +3,8 @@ package store
 import "github.com/goverbs/goverbs/cache/internal/wire"
 
 // A flush removes all records by their versions: one delta tells clients, and tombstones follow, some with each
-// [Store.Tick], and before live records are evicted. A call that looks at a record of a flush makes it a tombstone
-// first. So a client never READs what a call has found to be gone, and a flush is over when no client can READ what
+// [Store.Tick], and before live records are evicted. A request that looks at a record of a flush makes it a tombstone
+// first. So a client never READs what a request has found to be gone, and a flush is over when no client can READ what
 // it has removed: because all of that are tombstones, or because all clients have left the delta behind.
 
 // flush removes all there is.

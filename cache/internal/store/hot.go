@@ -7,11 +7,11 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
-// sampleCalls is how many gets by call stand for one that is counted. Clients tell of one READ
+// sampleCalls is how many gets by RPC stand for one that is counted. Clients tell of one READ
 // in as many, unless they were told otherwise.
 const sampleCalls = 16
 
-// called counts a get by call, at random: each n-th could be always the same key's.
+// called counts a get by RPC, at random: each n-th could be always the same key's.
 func (s *Store) called(fingerprint uint64) {
 	s.calls = s.calls*6364136223846793005 + 1442695040888963407
 	if s.calls>>33%sampleCalls == 0 {
@@ -25,7 +25,7 @@ type HotKey struct {
 	Share float64 // of all gets that found something, of late
 }
 
-// Hot returns up to n keys that have the most gets, by a sample of READs and calls. Keys without a
+// Hot returns up to n keys that have the most gets, by a sample of READs and RPCs. Keys without a
 // record are left out.
 func (s *Store) Hot(n int) []HotKey {
 	var room [8]hot.Count

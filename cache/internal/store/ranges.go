@@ -45,7 +45,7 @@ func (s *Store) expired(id uint32) {
 	}
 }
 
-// count counts a call.
+// count counts a request.
 func (c *call) count(status kv.Status) {
 	if c.found {
 		c.countFound(c.s.eventsOf(wire.RecordSize(len(c.q.Key), len(c.old.Value))), status)
@@ -64,7 +64,7 @@ func (c *call) count(status kv.Status) {
 	}
 }
 
-// countFound counts a call that found a record.
+// countFound counts a request that found a record.
 func (c *call) countFound(e *kv.Events, status kv.Status) {
 	switch op := c.q.Op; {
 	case status == kv.Exists && op.Stores():

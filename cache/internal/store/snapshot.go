@@ -46,7 +46,7 @@ func (s *Store) Save(now uint64, put func(*snapshot.Item) error) error {
 
 // Resume continues where a snapshot ended, passed ms ago: CAS numbers that were given out are not
 // given out again, and a flush that was to come still comes. If it would have come meanwhile Resume
-// returns false: then no record is to be restored. It is for a store that has had no calls.
+// returns false: then no record is to be restored. It is for a store that has executed nothing.
 func (s *Store) Resume(now uint64, h *snapshot.Head, passed uint64) bool {
 	s.advance(now)
 	s.cas = max(s.cas, h.CAS)

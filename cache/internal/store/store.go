@@ -1,4 +1,4 @@
-// Package store is the server without devices, clocks and locks: what each call does to
+// Package store is the server without devices, clocks and locks: what each request does to
 // the arena, the table, the eviction queue and the log of deltas.
 //
 // The driver calls it from one goroutine at a time, tells it the time, carries requests in and
@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/table"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/cache/kv"
-	"github.com/goverbs/goverbs/internal/histogram"
+	"github.com/goverbs/goverbs/histogram"
 )
 
 // Config is what a store is made of. Times are in ms.
@@ -72,7 +72,7 @@ type Store struct {
 	events   [len(Sizes{})]kv.Events
 	ages     histogram.Counts // of evicted records
 	hot      hot.Keys
-	calls    uint64 // state of the sampler of calls
+	calls    uint64 // state of the sampler of gets by RPC
 
 	// between is called between two stores to memory that clients READ. Tests READ then.
 	between func()
@@ -107,9 +107,9 @@ const noItem = ^uint32(0)
 // Stats are counters.
 type Stats struct {
 	Items       int
-	Gets, Hits  uint64 // calls, not READs
+	Gets, Hits  uint64 // by requests, not READs
 	Sets        uint64
-	Stored      uint64 // records that calls stored, with those that gets and arithmetic made
+	Stored      uint64 // records that requests stored, with those that gets and arithmetic made
 	Evicted     uint64
 	Crowded     uint64 // evicted since their buckets were full
 	EvictedIdle uint64 // ms since the last access to the one that was evicted last

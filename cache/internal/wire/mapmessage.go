@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Map begins a snapshot. What follows in the same stream are chunks and deltas, unless it is alone.
+// Map begins a full sync of a client's map. What follows in the same stream are chunks and deltas, unless it is alone.
 type Map struct {
 	Epoch  uint32
-	Seq    uint64 // the last delta that the snapshot needs not
+	Seq    uint64 // the last delta that the full sync needs not
 	Clock  uint64
 	Secret Secret
 	Table  Where  // the buckets
@@ -27,7 +27,7 @@ const (
 	mapGranted = 2
 )
 
-// AppendMap encodes the beginning of a snapshot.
+// AppendMap encodes the beginning of a full sync.
 func AppendMap(dst []byte, m *Map) []byte {
 	start := len(dst)
 	dst = begin(dst, KindMap, m.Epoch)
@@ -64,7 +64,7 @@ func ReadMap(src []byte) (m Map, err error) {
 // MaxEntries of a chunk, and deltas of a message.
 const MaxEntries = 4096
 
-// Chunk is a part of a snapshot.
+// Chunk is a part of a full sync.
 type Chunk struct {
 	Epoch   uint32
 	Seq     uint64 // the last delta before it in the stream
@@ -75,7 +75,7 @@ type Chunk struct {
 
 const chunkFixed = 24
 
-// AppendChunk encodes a part of a snapshot.
+// AppendChunk encodes a part of a full sync.
 func AppendChunk(dst []byte, c *Chunk) []byte {
 	start, le := len(dst), binary.LittleEndian
 	dst = begin(dst, KindChunk, c.Epoch)

@@ -11,9 +11,9 @@ import (
 type Kind uint8
 
 const (
-	KindRequest   Kind = iota + 1 // client: a call
+	KindRequest   Kind = iota + 1 // client: an RPC
 	KindReply                     // server: its outcome
-	KindMap                       // server: a snapshot begins
+	KindMap                       // server: a full sync begins
 	KindChunk                     // server: a part of it
 	KindDeltas                    // server: changes of the map
 	KindHorizon                   // client: how far it is
@@ -97,7 +97,7 @@ const (
 	replyKnown = kv.ReplyBinary<<1 - 1
 )
 
-// Request is a call as it is sent. Into is not.
+// Request is an RPC's request as it is sent. Into is not.
 type Request struct {
 	kv.Request
 	ID        uint64

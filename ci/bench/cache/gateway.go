@@ -43,7 +43,7 @@ func serveGateway(ctx context.Context, at string) error {
 	return serveStore(s, "tcp", at)
 }
 
-// serveLocalProxy is a proxy at a unix socket whose client READs by an initiator, on the device of the server,
+// serveLocalProxy is a proxy at a unix socket with a client that READs by an initiator, on the device of the server,
 // which is in the same process.
 func serveLocalProxy(ctx context.Context, at string) error {
 	s, err := server.Listen(ctx, "127.0.0.1:0", server.Config{Device: "mlx5_0", DC: server.DCConfig{Responders: 1, Backend: dc.Hardware}})

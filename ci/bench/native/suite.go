@@ -15,11 +15,13 @@ import (
 
 // Suite has a row for each operation. SIMHCA must be "mlx5,mlx5,efa", and the program must have been built
 // with the tag simhca.
-func Suite(harness.Env) []harness.Benchmark { return suite(size{blocks: 40, block: 1000}) }
+func Suite(e harness.Env) []harness.Benchmark {
+	return suite(size{blocks: 40, block: 1000}, ucxRows(e.SimHCA)...)
+}
 
-func suite(s size) []harness.Benchmark {
+func suite(s size, more ...row) []harness.Benchmark {
 	var list []harness.Benchmark
-	for _, r := range slices.Concat(instrument(), deviceTimes(), verbsRows(), systemRows(), cacheRows(), srdRows()) {
+	for _, r := range slices.Concat(instrument(), deviceTimes(), verbsRows(), systemRows(), cacheRows(), srdRows(), more) {
 		list = append(list, r.benchmark(s))
 	}
 	return list
@@ -91,7 +93,7 @@ func deviceTimes() []row {
 	}
 }
 
-// besideReads is a row whose baseline is a READ in C.
+// besideReads is a row with a READ in C as its baseline.
 func besideReads(name string, target *measure.Target, open func(o *opened, es [2]end) (operations, error)) row {
 	return row{name: name, target: target, baseline: readLoop, open: func(o *opened) (ours, base operations, err error) {
 		es, err := o.ends()

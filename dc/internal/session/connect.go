@@ -113,8 +113,8 @@ func (c *Initiator) probe(p *Peer, now time.Duration) {
 	c.send(p, wire.Message{Kind: wire.Probe, Wait: uint32(now / time.Millisecond)})
 }
 
-// answered: the target is there. If it was asked, it waits for a context now.
-func (c *Initiator) answered(p *Peer, now time.Duration) {
+// replied records that the target is there. If it was asked, it waits for a context.
+func (c *Initiator) replied(p *Peer, now time.Duration) {
 	p.alive = true
 	if p.rest == probed {
 		c.rests.clear(p)

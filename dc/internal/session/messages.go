@@ -19,7 +19,7 @@ func (c *Initiator) Received(m *wire.Message, now time.Duration) {
 		return
 	}
 	defer c.dispatch(now)
-	defer c.answered(p, now)
+	defer c.replied(p, now)
 	current := x.peer == p && x.Session.Attempt == m.Attempt
 	switch m.Kind {
 	case wire.Attached:

@@ -19,7 +19,7 @@ var (
 	ErrRecord = errors.New("record is torn or damaged")
 )
 
-// A region begins with the session table, one line for each client, in which
+// A region begins with the session table, a cache line for each client, in which
 // the client counts its heartbeats up. Then come the slots:
 //
 //	lock      0 when free, else the tag of the holder

@@ -35,7 +35,7 @@ func TestHostilePeer(t *testing.T) {
 					e.Cancel(handle)
 				}
 			}
-			k := wire.Packet{Type: wire.Flow, Token: p.Local, Line: p.Theirs, RespondNow: r.IntN(2) == 0, SubFlow: uint8(r.IntN(20)), SubSeq: uint16(r.IntN(9)), Heard: uint16(r.Uint32())}
+			k := wire.Packet{Type: wire.Flow, Token: p.Local, VTag: p.Theirs, RespondNow: r.IntN(2) == 0, SubFlow: uint8(r.IntN(20)), SubSeq: uint16(r.IntN(9)), Heard: uint16(r.Uint32())}
 			number := func(near uint32) uint32 { return near + r.Uint32N(20) - 10 }
 			service := uint8(r.IntN(wire.Services))
 			var una, nxt, base uint32

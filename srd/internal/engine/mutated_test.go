@@ -63,7 +63,7 @@ func TestChangedPackets(t *testing.T) {
 							at = min(len(q)-1, wire.HeaderLen+r.IntN(80))
 						}
 						if r.IntN(9) > 0 && (at >= 4 && at < 12 || at >= 24 && at < 28) {
-							continue // token and line
+							continue // token and verification tag
 						}
 						switch r.IntN(4) {
 						case 0:

@@ -32,7 +32,7 @@ func (e *Engine) Next(b []byte, o *Out) bool {
 		*o = Out{To: p.Addr}
 		k := &e.out
 		k.HasPart, k.HasResponse, k.HasCredit, k.RespondNow, k.More, k.Waits = false, false, false, false, false, false
-		k.Token, k.Slot, k.Line, k.Stamp, k.SubSeq = p.Remote, p.Slot, p.Ours, e.Stamp(), 0
+		k.Token, k.Slot, k.VTag, k.Stamp, k.SubSeq = p.Remote, p.Slot, p.Ours, e.Stamp(), 0
 		k.Heard = 0
 		if !e.make(p, k, o) {
 			e.Dequeue()
@@ -107,7 +107,7 @@ func (e *Engine) makeProbe(p *peer, k *wire.Packet, o *Out) bool {
 
 // makeHello asks for a session. With the deployment's key, a message goes with the
 // first greeting, if it fits into a packet of any link; not with those after it, which may
-// meet another incarnation.
+// meet another life.
 func (e *Engine) makeHello(p *peer, k *wire.Packet, o *Out) {
 	e.Hello(&p.Peer, k)
 	if e.cfg.Key != nil && p.Hellos == 1 && p.Epoch == 0 && p.Cookie == 0 && e.fits(p) {

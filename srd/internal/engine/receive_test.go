@@ -67,7 +67,7 @@ func (f *feeder) part(p wire.Part, now bool) *wire.Response {
 	if p.Fragment == 0 {
 		p.Fragment = 100
 	}
-	k := wire.Packet{Type: wire.Flow, Token: f.p.Local, Line: f.p.Theirs, RespondNow: now, HasPart: true, Part: p}
+	k := wire.Packet{Type: wire.Flow, Token: f.p.Local, VTag: f.p.Theirs, RespondNow: now, HasPart: true, Part: p}
 	b := make([]byte, wire.MaxHeaders)
 	b = append(b[:k.Encode(b)], make([]byte, p.Length())...)
 	f.n.e.Receive(source(addrOf(0)), b)
@@ -216,7 +216,7 @@ func TestResponseWaits(t *testing.T) {
 	number := f.n.e.network(f.p).subs[1]
 	send := func(seq uint32, step uint16) *wire.Response {
 		number += step
-		k := wire.Packet{Type: wire.Flow, Token: f.p.Local, Line: f.p.Theirs, SubFlow: 1, SubSeq: number, HasPart: true, Part: wire.Part{Seq: 50 + seq, Floor: 50, Fragment: 10}}
+		k := wire.Packet{Type: wire.Flow, Token: f.p.Local, VTag: f.p.Theirs, SubFlow: 1, SubSeq: number, HasPart: true, Part: wire.Part{Seq: 50 + seq, Floor: 50, Fragment: 10}}
 		b := make([]byte, wire.MaxHeaders)
 		f.n.e.Receive(source(addrOf(0)), b[:k.Encode(b)])
 		if a := answers(f.n); len(a) > 0 {
@@ -305,7 +305,7 @@ func TestBogusResponses(t *testing.T) {
 	a.pump()
 	bogus := a.e.Stats.Bogus
 	respond := func(r wire.Response) {
-		k := wire.Packet{Type: wire.Flow, Token: p.Local, Line: p.Theirs, HasResponse: true, Response: r}
+		k := wire.Packet{Type: wire.Flow, Token: p.Local, VTag: p.Theirs, HasResponse: true, Response: r}
 		b := make([]byte, wire.MaxHeaders)
 		a.e.Receive(source(addrOf(1)), b[:k.Encode(b)])
 	}
@@ -329,7 +329,7 @@ func TestBogusResponses(t *testing.T) {
 func TestResponsesOfAll(t *testing.T) {
 	f := feed(t, 0)
 	for _, service := range []uint8{Reliable, Ordered, NoRetransmit} {
-		k := wire.Packet{Type: wire.Flow, Token: f.p.Local, Line: f.p.Theirs, RespondNow: true, HasPart: true,
+		k := wire.Packet{Type: wire.Flow, Token: f.p.Local, VTag: f.p.Theirs, RespondNow: true, HasPart: true,
 			Part: wire.Part{Service: service, Total: 8, Fragment: 100}}
 		b := make([]byte, wire.MaxHeaders)
 		f.n.e.Receive(source(addrOf(0)), append(b[:k.Encode(b)], make([]byte, 8)...))

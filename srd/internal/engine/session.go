@@ -54,7 +54,7 @@ func (e *Engine) Receive(from Source, b []byte) {
 			e.Greet(&p.Peer)
 			return
 		}
-		if k.Line != p.Theirs {
+		if k.VTag != p.Theirs {
 			e.Stats.OldEpoch++
 			return
 		}

@@ -12,7 +12,7 @@ import (
 
 // arrive hands in a packet of a flow as if it came by a path, the next one of it.
 func (f *feeder) arrive(seq uint32, number uint16, more bool) []wire.Packet {
-	k := wire.Packet{Type: wire.Flow, Token: f.p.Local, Line: f.p.Theirs, SubFlow: 1, SubSeq: number, More: more, HasPart: true,
+	k := wire.Packet{Type: wire.Flow, Token: f.p.Local, VTag: f.p.Theirs, SubFlow: 1, SubSeq: number, More: more, HasPart: true,
 		Part: wire.Part{Seq: f.base + seq, Floor: f.base, Fragment: 10}}
 	b := make([]byte, wire.MaxHeaders)
 	f.n.e.Receive(source(addrOf(0)), b[:k.Encode(b)])

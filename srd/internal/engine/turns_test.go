@@ -204,7 +204,7 @@ func TestTurnThatWasLostInPart(t *testing.T) {
 		if stamp == 0 {
 			stamp = a.e.Stamp()
 		}
-		k := wire.Packet{Type: wire.Flow, Token: q.Local, Line: q.Theirs, Stamp: stamp + seq, Waits: waits, HasPart: true,
+		k := wire.Packet{Type: wire.Flow, Token: q.Local, VTag: q.Theirs, Stamp: stamp + seq, Waits: waits, HasPart: true,
 			Part: wire.Part{Seq: 1000 + seq, Floor: 1000, Fragment: 10}}
 		b := make([]byte, wire.MaxHeaders)
 		hub.e.Receive(source(addrOf(1)), b[:k.Encode(b)])
@@ -501,7 +501,7 @@ func TestSendersThatLie(t *testing.T) {
 				at = p.net.turn.expires
 			}
 			if hub.e.Advance(hub.raw()); at-hub.e.Now < 200*time.Microsecond {
-				k := wire.Packet{Type: wire.Flow, Token: p.Local, Line: p.Theirs, Stamp: hub.e.Stamp(), Waits: true, HasPart: true,
+				k := wire.Packet{Type: wire.Flow, Token: p.Local, VTag: p.Theirs, Stamp: hub.e.Stamp(), Waits: true, HasPart: true,
 					Part: wire.Part{Cancel: true, Seq: 1000, Floor: 1000, Total: 5, Fragment: 10}}
 				var b [wire.MaxHeaders]byte
 				hub.e.Receive(source(p.Addr), b[:k.Encode(b[:])])

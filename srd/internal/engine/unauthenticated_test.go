@@ -210,13 +210,13 @@ func TestForgedResets(t *testing.T) {
 	require.Equal(t, sessions, a.e.Stats.Sessions)
 }
 
-// Packets of a session come from the peer's address, and say its line.
+// Packets of a session come from the peer's address, and have its verification tag.
 func TestSourcesOfPackets(t *testing.T) {
 	w := settledPair(t, nil)
 	b := w.nodes[1]
 	p := b.e.peers[0]
-	send := func(from wire.Addr, line uint32) {
-		k := wire.Packet{Type: wire.Flow, Token: p.Local, Line: line, HasPart: true, Part: wire.Part{Seq: 9, Floor: 9, Total: 0, Fragment: 10}}
+	send := func(from wire.Addr, vtag uint32) {
+		k := wire.Packet{Type: wire.Flow, Token: p.Local, VTag: vtag, HasPart: true, Part: wire.Part{Seq: 9, Floor: 9, Total: 0, Fragment: 10}}
 		buf := make([]byte, wire.MaxHeaders)
 		b.e.Receive(source(from), buf[:k.Encode(buf)])
 	}

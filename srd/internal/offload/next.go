@@ -22,7 +22,7 @@ func (m *Machine) Next(slot int, b []byte, o *engine.Out) bool {
 		*o = engine.Out{To: p.Addr}
 		*c = packet{peer: p.Slot, life: p.life, message: none}
 		k.HasPart, k.HasResponse, k.HasCredit, k.RespondNow = false, false, false, false
-		k.Token, k.Line, k.Stamp = p.Remote, p.Ours, m.Stamp()
+		k.Token, k.VTag, k.Stamp = p.Remote, p.Ours, m.Stamp()
 		if !m.make(p, k, o, c) {
 			*c = packet{}
 			m.Dequeue()

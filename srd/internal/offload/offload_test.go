@@ -31,7 +31,7 @@ func (w *world) of(a, b int) *peer {
 // packet encodes one from a node to another, by their session.
 func (w *world) packet(from, to int, k wire.Packet, body []byte) []byte {
 	p := w.of(from, to)
-	k.Token, k.Line = p.Remote, p.Ours
+	k.Token, k.VTag = p.Remote, p.Ours
 	if k.Type == 0 {
 		k.Type = wire.Flow
 	}
@@ -571,7 +571,7 @@ func TestHostilePeer(t *testing.T) {
 					m.Cancel(handle)
 				}
 			}
-			k := wire.Packet{Type: wire.Flow, Token: p.Local, Line: p.Theirs, RespondNow: r.IntN(2) == 0}
+			k := wire.Packet{Type: wire.Flow, Token: p.Local, VTag: p.Theirs, RespondNow: r.IntN(2) == 0}
 			number := func(near uint32) uint32 { return near + r.Uint32N(20) - 10 }
 			service := uint8(r.IntN(wire.Services))
 			var una, nxt, base uint32
@@ -641,7 +641,7 @@ func TestLongResponseGoesAlone(t *testing.T) {
 	m.Renew(&p.Peer, 9, 9, anyLimits)
 	p.Welcome, p.grant = false, 64
 	b := make([]byte, wire.MaxHeaders)
-	k := wire.Packet{Type: wire.Flow, Token: p.Local, Line: p.Theirs, RespondNow: true, HasPart: true, Part: wire.Part{Seq: 330, Fragment: 100}}
+	k := wire.Packet{Type: wire.Flow, Token: p.Local, VTag: p.Theirs, RespondNow: true, HasPart: true, Part: wire.Part{Seq: 330, Fragment: 100}}
 	m.Receive(addrOf(1).QPN, b[:k.Encode(b)])
 	for range 40 {
 		_, err := m.Send(addrOf(1), engine.Message{Len: m.fragment})
@@ -664,7 +664,7 @@ func TestLongResponseGoesAlone(t *testing.T) {
 	require.Equal(t, 40, parts)
 
 	// The next one is short, and goes with a part.
-	k = wire.Packet{Type: wire.Flow, Token: p.Local, Line: p.Theirs, RespondNow: true, HasPart: true, Part: wire.Part{Seq: 331, Floor: 331, Fragment: 100}}
+	k = wire.Packet{Type: wire.Flow, Token: p.Local, VTag: p.Theirs, RespondNow: true, HasPart: true, Part: wire.Part{Seq: 331, Floor: 331, Fragment: 100}}
 	m.Receive(addrOf(1).QPN, b[:k.Encode(b)])
 	_, err := m.Send(addrOf(1), engine.Message{Len: m.fragment})
 	require.NoError(t, err)

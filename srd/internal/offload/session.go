@@ -42,7 +42,7 @@ func (m *Machine) Receive(qpn uint32, b []byte) {
 		case p.Remote == 0: // its Welcome did not come yet, and no message here waits for it
 			p.Wanted = true
 			m.Greet(&p.Peer)
-		case k.Line != p.Theirs:
+		case k.VTag != p.Theirs:
 			m.Stats.OldEpoch++
 		default:
 			m.onFlow(p, k)
@@ -126,7 +126,7 @@ func (m *Machine) establish(s *session.Peer) {
 	}
 }
 
-// onChallenge greets again. The peer took nothing from an incarnation that is older than the one it
+// onChallenge greets again. The peer took nothing from a life that is older than the one it
 // knows.
 func (m *Machine) onChallenge(p *peer, k *wire.Packet) {
 	known := k.Challenge.Known

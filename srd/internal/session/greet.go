@@ -105,20 +105,20 @@ func (s *Sessions) welcome(p *Peer, stamp uint64) {
 }
 
 // Renew begins a session with a peer that has forgotten the one before, or is another
-// incarnation: the numbers of both sides begin anew. The token of a slot never changes, so that both
+// life: the numbers of both sides begin anew. The token of a slot never changes, so that both
 // sides mean the same session when their greetings cross.
 func (s *Sessions) Renew(p *Peer, epoch, token uint64, limits wire.Limits) {
 	s.Stats.Sessions++
 	s.hooks.End(p, epoch, &limits)
 	p.Epoch, p.Remote, p.Cookie, p.Limits = epoch, token, 0, limits
-	p.Theirs = wire.Line(epoch, token)
+	p.Theirs = wire.VTag(epoch, token)
 	s.hooks.Begin(p)
 	s.Establish(p)
 }
 
 // Establish goes on in the session with a peer.
 func (s *Sessions) Establish(p *Peer) {
-	p.Ours = wire.Line(p.Mine, p.Local)
+	p.Ours = wire.VTag(p.Mine, p.Local)
 	p.State = Established
 	s.hooks.Establish(p)
 	s.Enqueue(p)
@@ -126,14 +126,14 @@ func (s *Sessions) Establish(p *Peer) {
 
 // Challenged greets again, with the cookie.
 func (s *Sessions) Challenged(p *Peer, c wire.Challenged) {
-	if p.State == Established && c.Known > p.Mine { // the peer knows a later incarnation of this endpoint
+	if p.State == Established && c.Known > p.Mine { // the peer knows a later life of this endpoint
 		s.Greet(p)
 		c.Cookie = 0
 	}
 	if p.State != Greeting {
 		return
 	}
-	if c.Known >= p.Mine { // the wall clock went back since the last incarnation
+	if c.Known >= p.Mine { // the wall clock went back since the last life
 		p.Mine = c.Known + 1
 	}
 	if p.Cookie != c.Cookie || c.Known != 0 {

@@ -27,7 +27,7 @@ type Peer struct {
 	Cookie uint64 // that it wants to see in our greeting
 	Own    uint64 // stamp of our greeting
 	Stamp  uint64 // of its last greeting
-	Ours   uint32 // line of the packets that it gets
+	Ours   uint32 // verification tag of the packets that it gets
 	Theirs uint32 // and of those that it sends
 
 	Slot     uint32

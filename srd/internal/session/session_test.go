@@ -79,7 +79,7 @@ func (m *machine) next() (to wire.Addr, packet []byte) {
 		return to, b[:n]
 	}
 	for p := m.Ready(); p != nil; p = m.Ready() {
-		k := wire.Packet{Token: p.Remote, Slot: p.Slot, Line: p.Ours, Stamp: m.Stamp()}
+		k := wire.Packet{Token: p.Remote, Slot: p.Slot, VTag: p.Ours, Stamp: m.Stamp()}
 		switch {
 		case p.State == Greeting && m.Now >= p.HelloAt:
 			m.Hello(p, &k)

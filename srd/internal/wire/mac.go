@@ -15,9 +15,9 @@ func (a *Addr) Append(b []byte) []byte {
 	return be.AppendUint32(be.AppendUint32(b, a.QPN), a.QKey)
 }
 
-// Line returns the number that stands in each packet for the sender's incarnation, and thus for
+// VTag returns the verification tag: the number that stands in each packet for the sender's life, and thus for
 // the numbering of its packets or messages. Late packets of another one belong to no known flow.
-func Line(epoch, token uint64) uint32 { return uint32(Hash(Key{epoch, token}, nil)) }
+func VTag(epoch, token uint64) uint32 { return uint32(Hash(Key{epoch, token}, nil)) }
 
 // Seal returns the code of a Hello that goes to an address: over its headers, MAC left out,
 // and the bytes of its part.

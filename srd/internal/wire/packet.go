@@ -2,7 +2,7 @@
 // decoders. All numbers are big endian.
 //
 //	header    28: version and type 1 | flags 1 | sub-flow 1 | 0 | token 8 | stamp 4 |
-//	              number in the sub-flow 2 | sub-flows heard 2 | sender's slot 4 | line 4
+//	              number in the sub-flow 2 | sub-flows heard 2 | sender's slot 4 | verification tag 4
 //	greeting  76: of a Hello
 //	welcome   36, challenge 16, reset 8, echo 8: of packets of that type
 //	credit     8, if the flags say so: packets taken 4 | that may be under way 2 | 0
@@ -90,7 +90,7 @@ type Packet struct {
 	SubSeq     uint16 // its number in the sub-flow
 	Heard      uint16 // bit i: something came by the receiver's path i since the sender's last packet
 	Slot       uint32 // of the sender, for a Reset
-	Line       uint32 // tells the sender's packets from those of its predecessors
+	VTag       uint32 // tells the sender's packets from those of its predecessors
 	Token      uint64 // that the receiver gave out; 0 in a Hello
 	Stamp      uint32 // the sender's clock, in microseconds
 
@@ -185,7 +185,7 @@ func (p *Packet) Encode(b []byte) int {
 	be.PutUint16(b[16:], p.SubSeq)
 	be.PutUint16(b[18:], p.Heard)
 	be.PutUint32(b[20:], p.Slot)
-	be.PutUint32(b[24:], p.Line)
+	be.PutUint32(b[24:], p.VTag)
 	n := HeaderLen
 	switch p.Type {
 	case Hello:
@@ -235,7 +235,7 @@ func (p *Packet) Decode(b []byte) error {
 	p.Stamp = be.Uint32(b[12:])
 	p.SubSeq, p.Heard = be.Uint16(b[16:]), be.Uint16(b[18:])
 	p.Slot = be.Uint32(b[20:])
-	p.Line = be.Uint32(b[24:])
+	p.VTag = be.Uint32(b[24:])
 	rest := b[HeaderLen:]
 	if p.Type == Flow && !p.HasResponse && !p.HasPart && !p.HasCredit {
 		return ErrMalformed

@@ -41,7 +41,7 @@ func (l *Limits) decode(b []byte) bool {
 // Greeting describes the sender of a Hello.
 type Greeting struct {
 	From  Addr
-	Epoch uint64 // of the sender: a later one is another incarnation
+	Epoch uint64 // of the sender: a later one is another life
 	Token uint64 // that replies have to carry
 	// Stamp is the sender's wall clock in nanoseconds; each of its greetings has a
 	// later one.

@@ -22,7 +22,7 @@ func TestHash(t *testing.T) {
 func random(r *rand.Rand) Packet {
 	p := Packet{
 		Type: Type(1 + r.IntN(int(typeEnd)-1)), SubFlow: uint8(r.Uint32()), SubSeq: uint16(r.Uint32()), Heard: uint16(r.Uint32()),
-		Slot: r.Uint32(), Line: r.Uint32(), Token: r.Uint64(), Stamp: r.Uint32(),
+		Slot: r.Uint32(), VTag: r.Uint32(), Token: r.Uint64(), Stamp: r.Uint32(),
 	}
 	switch p.Type {
 	case Hello:
