@@ -10,11 +10,11 @@ import (
 // Latency is a histogram of the operations of one kind that went by one transport, rdma, dc or tcp:
 //   - read: gets that READs settled, hits and misses; copies of a near cache are not among them. One get in
 //     eight is timed, and counts eight times,
-//   - get: gets by a call, whether a READ failed before or not,
-//   - touch, store, delete, arith, flush: other calls,
-//   - get_multi and set_multi: all keys together; the calls among them count besides.
+//   - get: gets by an RPC, whether a READ failed before or not,
+//   - touch, store, delete, arith, flush: other RPCs,
+//   - get_multi and set_multi: all keys together; the RPCs among them count besides.
 //
-// The time while there is no connection does not count, and a call that is repeated counts for each
+// The time while there is no connection does not count, and an RPC that is repeated counts for each
 // attempt that has a reply.
 type Latency struct {
 	Operation, Transport string
