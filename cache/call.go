@@ -129,6 +129,9 @@ func (s *session) replied(b []byte) error {
 	}
 	delete(s.calls, a.ID)
 	s.m.Replied(a.Clock, milliseconds(c.begun), s.clock())
+	if a.ID == s.granter {
+		return s.granted(&a)
+	}
 	if s.by != TCP && a.Status == kv.OK && a.Entry.Version != 0 {
 		s.m.Learn(a.Entry, a.Seq)
 	}
@@ -187,7 +190,7 @@ func checkRequest(q *wire.Request) error {
 	if len(q.Value) > wire.MaxValue {
 		return ErrTooLarge
 	}
-	if q.Op == kv.OpFlush || q.Op == wire.OpList {
+	if q.Op >= kv.OpFlush {
 		return nil
 	}
 	return checkKey(q.Key)

@@ -136,7 +136,7 @@ type Client struct {
 }
 
 type counters struct {
-	hits, near, probes, forwarded, reads, calls, misses, confirmed, refused, sessions, blocked atomic.Uint64
+	hits, near, probes, forwarded, reads, calls, misses, confirmed, refused, ungranted, grants, sessions, blocked atomic.Uint64
 }
 
 // Dial makes a client of the server at an address, "host:port". It returns when the
@@ -364,6 +364,8 @@ type Stats struct {
 	Misses         uint64 // of Get and GetInto
 	Confirmed      uint64 // keys not in the map, looked up in the server's or by a call
 	Refused        uint64 // READs that found something else than the map says
+	Ungranted      uint64 // READs that did not count, since a server of a cluster had granted none any more
+	Grants         uint64 // requests for leave to READ, which servers of a cluster grant for less than a TTL
 	Sessions       uint64 // connections, one after the other
 	Blocked        uint64 // READs through an initiator that failed; for records an RPC followed
 	Connected      bool
@@ -383,7 +385,7 @@ func (c *Client) Stats() Stats {
 	n := &c.count
 	st := Stats{
 		Hits: n.hits.Load(), NearHits: n.near.Load(), Probes: n.probes.Load(), Forwarded: n.forwarded.Load(), Reads: n.reads.Load(), Calls: n.calls.Load(), Misses: n.misses.Load(),
-		Confirmed: n.confirmed.Load(), Refused: n.refused.Load(), Sessions: n.sessions.Load(), Blocked: n.blocked.Load(),
+		Confirmed: n.confirmed.Load(), Refused: n.refused.Load(), Ungranted: n.ungranted.Load(), Grants: n.grants.Load(), Sessions: n.sessions.Load(), Blocked: n.blocked.Load(),
 		Latencies: latency.Load[Latency](&c.latency),
 	}
 	if s := c.now.Load(); s != nil && !s.ended.Load() {

@@ -100,8 +100,8 @@
 // one of a bucket. MapBytes in [Config] has the costs of a whole map,
 // of a part of it, and of none. A near hit allocates nothing; a READ that makes a copy does.
 //
-// There are no replicas, and no server takes over from one that is down. A cluster's list of
-// servers does not change while it is open, and servers have no weights, unless they are members of one with
+// There are no replicas. No server takes over from one that is down, a cluster's list of servers does not change
+// while it is open, and servers have no weights, unless they are members of one with
 // a placement (package [github.com/goverbs/goverbs/cache/cluster]). Loaders of several programs do not wait for each
 // other.
 //

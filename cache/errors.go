@@ -40,8 +40,8 @@ var (
 	ErrShort = errors.New("value longer than the buffer")
 	// ErrPacer: the pacer in the configuration was closed, or belongs to another device.
 	ErrPacer = errors.New("pacer")
-	// ErrMoved: another server of the cluster has the key, or will have it soon. Nothing was changed. A
-	// [Cluster] asks that one.
+	// ErrMoved: another server of the cluster has the key, will have it soon, or may have taken it over. Nothing was
+	// changed. A [Cluster] asks that one.
 	ErrMoved = errors.New("another server of the cluster has the key")
 	// ErrClosed: the client was closed.
 	ErrClosed = verbs.ErrClosed

@@ -92,7 +92,7 @@ func (k *kept) item(key, dst []byte, grow bool) (Item, error) {
 // held.
 func (s *session) copied(fingerprint uint64, key []byte, now int64) *kept {
 	k, ok := s.near.copies.GetIfPresent(fingerprint)
-	if !ok || s.ended.Load() || !bytes.Equal(k.key, key) || now < s.near.from.Load() || !s.m.Holds(&k.entry, k.expiry, now, s.near.bound) {
+	if !ok || s.ended.Load() || !bytes.Equal(k.key, key) || now < s.near.from.Load() || !s.m.Holds(&k.entry, k.expiry, now, s.near.bound) || !s.holds() {
 		return nil
 	}
 	s.c.count.near.Add(1)
@@ -118,6 +118,9 @@ func (s *session) mark(fingerprint uint64) uint32 {
 // dropped since. mu must be held, and the record's bytes still be in their buffer.
 func (s *session) judge(r *wire.Record, err error, e *wire.Entry, now int64, mark uint32) mirror.Verdict {
 	v := s.m.JudgeRecord(r, err, e, now)
+	if v == mirror.Hit && !s.holds() {
+		v = mirror.Ask
+	}
 	switch n := s.near; {
 	case n == nil, v == mirror.Next:
 	case v == mirror.Ask, !s.m.Has(e):

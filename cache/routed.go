@@ -41,9 +41,6 @@ func (s *session) toldPlacement(b []byte) error {
 	if err := m.Decode(b); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.placed = true
-	s.mu.Unlock()
 	if s.c.placed != nil {
 		s.c.placed(&m)
 	}

@@ -72,7 +72,8 @@ type session struct {
 	longest int           // value that the server takes; 0: it has not said
 	tell    bool          // the server has to hear this client's horizon
 	said    wire.Horizon  // that was sent last
-	placed  bool          // the server is one of a cluster
+	placed  bool          // the server is one of a cluster: READs need its grants, and a miss is asked again
+	granter uint64        // the call that asks for a grant; 0: none does
 	soon    *time.Timer   // for tellRest; nil before the first time
 	wake    chan struct{}
 }
@@ -324,6 +325,9 @@ func (s *session) begin(b []byte) error {
 	s.m.Begin(&m)
 	if s.longest = int(m.Longest); first {
 		s.m.Replied(m.Clock, 0, s.clock())
+		if s.placed = m.Granted; s.placed && s.by != TCP {
+			s.askGrant()
+		}
 		close(s.first)
 	}
 	s.m.Told(m.Clock, s.clock())

@@ -52,6 +52,8 @@ var metrics = []prom.Metric[cache.Stats]{
 	prom.Count("confirmed", "Keys without an entry in the map.", func(s *cache.Stats) uint64 { return s.Confirmed }),
 	prom.Count("reads", "READs.", func(s *cache.Stats) uint64 { return s.Reads }),
 	prom.Count("reads_refused", "READs that found something else than the map says.", func(s *cache.Stats) uint64 { return s.Refused }),
+	prom.Count("reads_ungranted", "READs that did not count, since a server of a cluster had granted none any more.", func(s *cache.Stats) uint64 { return s.Ungranted }),
+	prom.Count("grants", "Requests for leave to READ, of servers of a cluster.", func(s *cache.Stats) uint64 { return s.Grants }),
 	prom.Count("reads_blocked", "READs through an initiator that failed.", func(s *cache.Stats) uint64 { return s.Blocked }),
 	prom.Count("calls", "RPCs: requests to the server.", func(s *cache.Stats) uint64 { return s.Calls }),
 	prom.Histograms("operation_seconds", "Times of operations: read is a get by READs alone, of which one in eight is timed and counts eight times, get one by an RPC.", prom.Latency, []string{"operation", "transport"},

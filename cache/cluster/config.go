@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/cache/internal/own"
 	"github.com/goverbs/goverbs/cache/internal/place"
 )
 
@@ -29,17 +30,20 @@ type Config struct {
 	Weight *int
 	// Zone names what fails together with this server; it may be empty.
 	Zone string
-	// TTL is how long a former life of this server must have been silent before this one takes its place, less a
-	// tenth. All members need the same: from 1 s to 60 s; 0 means 3 s.
+	// TTL is how long a member must have been silent, less a tenth, before the others take over its shards. All
+	// members need the same, in whole ms: from 1 s to 60 s; 0 means 3 s.
 	TTL time.Duration
 	// Client is how this member connects to others, to copy their records. It has the Key of
 	// the servers.
 	Client cache.Config
 	// Logger is told of moves, of other members, and of trouble with etcd; nil: silent.
 	Logger *slog.Logger
+
+	patience time.Duration // for which changes of a shard wait for its next owner
 }
 
 const (
+	patience   = 2 * time.Second
 	defaultTTL = 3 * time.Second
 	minTTL     = time.Second
 	maxTTL     = time.Minute
@@ -56,6 +60,9 @@ func (c *Config) defaults() {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	if c.patience == 0 {
+		c.patience = patience
+	}
 	c.Client.FailFast = true
 }
 
@@ -69,8 +76,8 @@ func (c Config) Check() error {
 		return fmt.Errorf("cluster: id %q: 1 to 63 of a to z, 0 to 9, dot and hyphen", c.ID)
 	case c.Zone != "" && !place.IsName(c.Zone):
 		return fmt.Errorf("cluster: zone %q: 1 to 63 of a to z, 0 to 9, dot and hyphen", c.Zone)
-	case c.TTL < minTTL || c.TTL > maxTTL:
-		return fmt.Errorf("cluster: TTL of %v: from %v to %v", c.TTL, minTTL, maxTTL)
+	case c.TTL < minTTL || c.TTL > maxTTL || c.TTL%time.Millisecond != 0:
+		return fmt.Errorf("cluster: TTL of %v: from %v to %v, in whole ms", c.TTL, minTTL, maxTTL)
 	case *c.Weight < 0 || *c.Weight > place.MaxWeight:
 		return fmt.Errorf("cluster: weight of %d: from 0 to %d", *c.Weight, place.MaxWeight)
 	case len(c.Etcd) == 0:
@@ -97,6 +104,9 @@ func checkAddress(address string) error {
 	}
 	return nil
 }
+
+// own returns the configuration of package own.
+func (c *Config) own() own.Config { return own.Config{TTL: c.TTL, Drift: own.Drift} }
 
 // server returns this life of the server for the placement.
 func (c *Config) server(boot uint64) place.Server {

@@ -46,7 +46,9 @@ func (m *Member) Drain(ctx context.Context) error {
 			return nil
 		}
 		if err == nil && next != nil {
-			_, err = m.store.replace(ctx, revision, next, nil, ops...)
+			if _, err := m.store.replace(ctx, revision, next, nil, ops...); err != nil { // it is tried again
+				m.cfg.Logger.Warn("cluster: drain", "error", err)
+			}
 			m.hurry()
 		}
 		if err != nil {

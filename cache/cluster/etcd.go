@@ -95,6 +95,7 @@ type view struct {
 	own.View       // without a placement if there is none
 	revision int64 // of the placement; 0: there is none
 	servers  map[place.Life]place.Server
+	ttls     map[place.Life]time.Duration
 	requests map[string]request // by id
 	replies  map[string]reply
 }
@@ -104,6 +105,7 @@ type life struct {
 	Address string `json:"address"`
 	Zone    string `json:"zone,omitempty"`
 	Weight  uint8  `json:"weight"`
+	TTL     int64  `json:"ttl"` // ms
 }
 
 func (s *store) lifeKey(l place.Life) string {
@@ -111,8 +113,8 @@ func (s *store) lifeKey(l place.Life) string {
 }
 
 // beat writes the key of a life, and reads everything.
-func (s *store) beat(ctx context.Context, m place.Server) (*view, error) {
-	b, err := json.Marshal(life{m.Address, m.Zone, m.Weight})
+func (s *store) beat(ctx context.Context, m place.Server, ttl time.Duration) (*view, error) {
+	b, err := json.Marshal(life{m.Address, m.Zone, m.Weight, ttl.Milliseconds()})
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +128,7 @@ func (s *store) read(ctx context.Context, ops ...clientv3.Op) (*view, error) {
 		return nil, err
 	}
 	v := &view{View: own.View{Beats: make(map[place.Life]int64)}, servers: make(map[place.Life]place.Server),
-		requests: make(map[string]request), replies: make(map[string]reply)}
+		ttls: make(map[place.Life]time.Duration), requests: make(map[string]request), replies: make(map[string]reply)}
 	for _, kv := range resp.Responses[len(ops)].GetResponseRange().Kvs {
 		if err := v.add(strings.TrimPrefix(string(kv.Key), s.prefix), kv.Value, kv.ModRevision); err != nil {
 			return nil, fmt.Errorf("cluster: etcd: key %s: %w", kv.Key, err)
@@ -164,7 +166,7 @@ func (v *view) add(key string, value []byte, revision int64) (err error) {
 		if err := json.Unmarshal(value, &server); err != nil {
 			return err
 		}
-		v.Beats[l] = revision
+		v.Beats[l], v.ttls[l] = revision, time.Duration(server.TTL)*time.Millisecond
 		v.servers[l] = place.Server{Life: l, Address: server.Address, Zone: server.Zone, Weight: server.Weight}
 	}
 	return nil

@@ -36,9 +36,6 @@ type giving struct {
 	dropped bool // its records are gone: it is no longer taken back
 }
 
-// patience is how long changes of a shard wait for its next owner.
-const patience = 2 * time.Second
-
 // give goes on with the shard that is handed over, or begins with another one. mu must be held.
 func (m *Member) give(ctx context.Context) error {
 	if m.giving == nil {
@@ -52,11 +49,13 @@ func (m *Member) give(ctx context.Context) error {
 		m.server.SetShard(g.shard, server.ShardOwned)
 		return m.end(ctx)
 	}
-	if r := m.view.requests[g.To]; r.Boot == g.Boot && r.Shard == g.shard && r.Epoch == g.Epoch && r.Imported == g.Version {
+	r := m.view.requests[g.To]
+	requested := r.Boot == g.Boot && r.Shard == g.shard && r.Epoch == g.Epoch
+	if g.dropped || requested && r.Imported == g.Version {
 		return m.release(ctx)
 	}
-	if !g.dropped && time.Since(g.since) > patience && m.own.Cancel(g.shard, g.Version) {
-		m.cfg.Logger.Warn("cluster: a shard stays, since its next owner does not reply", "shard", g.shard, "to", g.To)
+	if (!requested || time.Since(g.since) > m.cfg.patience) && m.own.Cancel(g.shard, g.Version) {
+		m.cfg.Logger.Warn("cluster: a shard stays, since its next owner does not take it", "shard", g.shard, "to", g.To)
 		m.server.SetShard(g.shard, server.ShardOwned)
 		return m.end(ctx)
 	}
@@ -74,7 +73,7 @@ func (m *Member) close(ctx context.Context) error {
 			continue
 		}
 		m.server.SetShard(r.Shard, server.ShardReadOnly)
-		if !m.own.Closed(r.Shard, version, m.now()) { // which needs no confirmation: no client has a grant
+		if !m.own.Closed(r.Shard, version, m.now()) { // which waits for no client: READs find tombstones
 			continue
 		}
 		m.giving = &giving{reply: reply{r.To, r.Boot, r.Shard, r.Epoch, version}, shard: r.Shard, since: time.Now()}

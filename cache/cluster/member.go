@@ -17,6 +17,9 @@ import (
 // ErrTaken means that another running server has the id of this one.
 var ErrTaken = errors.New("another server has this id")
 
+// ErrTTL means that members have another TTL than this one.
+var ErrTTL = errors.New("members have another TTL")
+
 // errGone means that the cluster has ended this life of the server.
 var errGone = errors.New("this life of the server is no member any more")
 
@@ -25,6 +28,7 @@ type Member struct {
 	cfg    Config
 	server *server.Server
 	store  *store
+	peers  *peers
 	begun  time.Time
 	hint   chan struct{} // something has changed in etcd
 	stop   context.CancelFunc
@@ -40,11 +44,15 @@ type Member struct {
 	beats   map[place.Life]int64 // of the last view
 	prior   map[place.Life]int64 // of the one before
 	former  int                  // beats of a former life that were seen in this one
-	copies  map[int]*shardCopy   // of shards that this member is about to own
-	opening map[int]bool         // that are being imported
-	giving  *giving              // the shard that this member hands over; nil: none
+	seen    map[place.Life]sighting
+	copies  map[int]*shardCopy // of shards that this member is about to own
+	opening map[int]bool       // that are being imported
+	giving  *giving            // the shard that this member hands over; nil: none
 	moves   uint64
-	left    bool // Drain has handed over everything
+	dead    place.Life // the member that was found to be dead last; zero: it has ended
+	ended   uint64     // such members
+	rounds  uint64     // of promises, that have extended the deadline
+	left    bool       // Drain has handed over everything
 	err     error
 }
 
@@ -57,25 +65,22 @@ func Join(s *server.Server, cfg Config) (*Member, error) {
 	}
 	cfg.defaults()
 	cfg.Logger = loglimit.New(cfg.Logger, 10*time.Second)
-	if err := s.JoinCluster(); err != nil {
+	m := &Member{cfg: cfg, server: s, peers: newPeers(&cfg), begun: time.Now(), hint: make(chan struct{}, 1), done: make(chan struct{}),
+		changed: make(chan struct{}), copies: make(map[int]*shardCopy), opening: make(map[int]bool), seen: make(map[place.Life]sighting)}
+	if err := s.JoinCluster(m.promise); err != nil {
 		return nil, err
 	}
-	etcd, err := openStore(&cfg)
-	if err != nil {
+	var err error
+	if m.store, err = openStore(&cfg); err != nil {
 		return nil, err
 	}
-	m := &Member{cfg: cfg, server: s, store: etcd, begun: time.Now(), hint: make(chan struct{}, 1), done: make(chan struct{}),
-		changed: make(chan struct{}), copies: make(map[int]*shardCopy), opening: make(map[int]bool)}
-	m.closed = sync.OnceValue(etcd.close)
+	m.closed = sync.OnceValue(m.store.close)
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop = stop
-	m.work.Go(func() { m.store.watch(ctx, m.hurry) })
-	m.work.Go(func() { m.pullAll(ctx) })
 	go func() {
 		defer close(m.done)
 		m.run(ctx)
-		stop()
-		m.work.Wait()
+		m.peers.keep(nil)
 	}()
 	return m, nil
 }
@@ -99,32 +104,6 @@ func (m *Member) Close() error {
 	return m.closed()
 }
 
-// Status is the state of a member.
-type Status struct {
-	Epoch   uint32 // of the table of shards; 0: there is none yet
-	Members int
-	Shards  int    // that this server owns
-	Joined  bool   // this server is a member
-	Moves   uint64 // of shards, that have ended with this server as their owner
-}
-
-// Status returns the state of the member.
-func (m *Member) Status() (st Status) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	st.Moves = m.moves
-	if m.own == nil || m.own.Placement() == nil {
-		return st
-	}
-	p, number := m.own.Placement(), m.own.Number()
-	st.Epoch, st.Joined = p.Epoch, number != 0
-	for range p.Members() {
-		st.Members++
-	}
-	st.Shards = p.Owned(number)
-	return st
-}
-
 func (m *Member) now() time.Duration { return time.Since(m.begun) }
 
 // hurry has the next beat come at once.
@@ -135,19 +114,39 @@ func (m *Member) hurry() {
 	}
 }
 
-// run beats until ctx ends or the life of the server is over.
+// run lives one life after the other until ctx ends, or the server can be no member.
 func (m *Member) run(ctx context.Context) {
-	every := own.Config{TTL: m.cfg.TTL}.Beat()
-	tick := time.NewTicker(every)
+	for {
+		err := m.live(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case !errors.Is(err, errGone) || m.drained():
+			m.gone(err)
+			return
+		}
+		m.cfg.Logger.Warn("cluster: the server was silent for too long: others have its shards, and it joins again")
+		m.endLife()
+	}
+}
+
+// live beats until ctx ends, or this life of the server is over. It returns why.
+func (m *Member) live(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer m.work.Wait()
+	defer stop()
+	m.work.Go(func() { m.store.watch(ctx, m.hurry) })
+	m.work.Go(func() { m.pullAll(ctx) })
+	m.work.Go(func() { m.askAll(ctx) })
+	tick := time.NewTicker(m.cfg.own().Beat())
 	defer tick.Stop()
 	for {
 		err := m.beat(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return
-		case errors.Is(err, errGone) || errors.Is(err, ErrTaken):
-			m.gone(err)
-			return
+			return ctx.Err()
+		case errors.Is(err, errGone) || errors.Is(err, ErrTaken) || errors.Is(err, ErrTTL):
+			return err
 		case err != nil:
 			m.cfg.Logger.Warn("cluster: nothing moves", "error", err)
 		}
@@ -155,12 +154,19 @@ func (m *Member) run(ctx context.Context) {
 		case <-tick.C:
 		case <-m.hint:
 		case <-ctx.Done():
-			return
+			return ctx.Err()
 		}
 	}
 }
 
-// gone notes that this life has ended, which is no error after Drain.
+// drained reports whether Drain has handed over everything.
+func (m *Member) drained() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.left
+}
+
+// gone notes that the membership has ended, which is no error after Drain.
 func (m *Member) gone(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -168,6 +174,16 @@ func (m *Member) gone(err error) {
 		m.cfg.Logger.Error("cluster: the server is no member any more", "error", err)
 		m.err = err
 	}
+}
+
+// endLife forgets this life, of which others have taken over the shards, with all records.
+func (m *Member) endLife() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.server.EndLife()
+	m.own, m.view, m.beats, m.prior, m.former, m.giving = nil, nil, nil, nil, 0, nil
+	clear(m.copies)
+	clear(m.opening)
 }
 
 // beat writes this life's key and reads everything, and then does what that asks for.
@@ -178,7 +194,7 @@ func (m *Member) beat(ctx context.Context) error {
 		}
 	}
 	sent := m.now()
-	v, err := m.store.beat(ctx, m.self)
+	v, err := m.store.beat(ctx, m.self, m.cfg.TTL)
 	if err != nil {
 		return err
 	}
@@ -216,7 +232,7 @@ func (m *Member) begin(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.self = m.cfg.server(boot)
-	m.own = own.NewServer(own.Config{TTL: m.cfg.TTL, Drift: own.Drift}, m.self.Life, m.now())
+	m.own = own.NewServer(m.cfg.own(), m.self.Life, m.now())
 	return nil
 }
 
@@ -238,7 +254,7 @@ func (m *Member) observe(v *view, sent time.Duration) error {
 	if before != nil && (before.Cluster != v.Placement.Cluster || before.Epoch > v.Placement.Epoch) {
 		return fmt.Errorf("cluster: etcd has another placement than before: of epoch %d, after %d", v.Placement.Epoch, before.Epoch)
 	}
-	if err := m.taken(v); err != nil {
+	if err := errors.Join(m.twin(v), m.otherTTL(v)); err != nil {
 		return err
 	}
 	lost := m.own.Observe(v.View, sent, m.now())
@@ -246,6 +262,12 @@ func (m *Member) observe(v *view, sent time.Duration) error {
 		return errGone
 	}
 	m.view, m.prior, m.beats = v, m.beats, v.Beats
+	m.follow(before, lost)
+	return nil
+}
+
+// follow does what a placement asks for that follows another one, and takes the deadline. mu must be held.
+func (m *Member) follow(before *place.Placement, lost []int) {
 	p := m.own.Placement()
 	if before == nil || before.Epoch < p.Epoch {
 		for i := range p.Shards { // before clients hear of them
@@ -254,27 +276,27 @@ func (m *Member) observe(v *view, sent time.Duration) error {
 			}
 		}
 		m.server.SetPlacement(m.message(), p.Epoch, m.own.Number())
+		m.peers.keep(p)
 	}
 	for _, i := range lost {
 		m.lose(i)
 	}
-	close(m.changed)
-	m.changed = make(chan struct{})
-	return nil
-}
-
-// taken returns an error if the former life of this server goes on. mu must be held.
-func (m *Member) taken(v *view) error {
-	const late = 2 // beats that a life has sent before it ended
-	for l, revision := range v.Beats {
-		if before, known := m.beats[l]; known && l.ID == m.self.ID && l != m.self.Life && revision > before {
-			if m.former++; m.former > late {
-				return fmt.Errorf("cluster: %w: %s", ErrTaken, l.ID)
-			}
+	m.extend()
+	if m.dead != (place.Life{}) && p.Number(m.dead) == 0 {
+		m.dead = place.Life{}
+		m.ended++
+	}
+	for i, c := range m.copies {
+		if _, keep, ok := m.own.Opening(i); (!ok || !keep) && p.Shards[i].Epoch != c.epoch { // its owner has not handed it over
+			delete(m.copies, i)
 		}
 	}
-	return nil
+	close(m.changed)
+	m.changed = make(chan struct{})
 }
+
+// extend has the server serve until the deadline. mu must be held.
+func (m *Member) extend() { m.server.SetDeadline(m.begun.Add(m.own.Deadline())) }
 
 // message returns what clients are told. mu must be held.
 func (m *Member) message() []byte {
@@ -313,54 +335,4 @@ func (m *Member) open(ctx context.Context) {
 func (m *Member) serve(i int, epoch uint32) {
 	m.own.Open(i, epoch)
 	m.server.SetShard(i, server.ShardOwned)
-}
-
-// change changes the placement if it is this server's turn: to take the place of its former life, or to add a member.
-// mu must be held; it is released during the transaction.
-func (m *Member) change(ctx context.Context) error {
-	v, p := m.view, m.own.Placement()
-	if m.own.Number() == 0 {
-		former, revision, ok := m.own.Dead(m.now())
-		if !ok {
-			return nil
-		}
-		next, err := p.Succeed(m.self)
-		if err != nil {
-			return err
-		}
-		compare, end := m.store.ends(former, revision)
-		m.own.Sending(former, revision)
-		return m.replace(func() (bool, error) { return m.store.replace(ctx, v.revision, next, compare, end) })
-	}
-	l, ok := m.own.Joining(own.View{Placement: p, Beats: m.alive(v)})
-	if !ok {
-		return nil
-	}
-	next, err := p.Join(v.servers[l])
-	if err != nil {
-		return err
-	}
-	m.cfg.Logger.Info("cluster: a server joins", "id", l.ID, "address", v.servers[l].Address)
-	m.own.Sending(place.Life{}, 0)
-	return m.replace(func() (bool, error) { return m.store.replace(ctx, v.revision, next, nil) })
-}
-
-// alive returns the beats of a view that are newer than those of the view before. mu must be held.
-func (m *Member) alive(v *view) map[place.Life]int64 {
-	beats := make(map[place.Life]int64)
-	for l, revision := range v.Beats {
-		if m.prior[l] != revision && m.prior[l] != 0 {
-			beats[l] = revision
-		}
-	}
-	return beats
-}
-
-// replace executes a transaction without mu, which must be held. The next beat has its outcome.
-func (m *Member) replace(do func() (bool, error)) error {
-	m.mu.Unlock()
-	_, err := do()
-	m.mu.Lock()
-	m.hurry()
-	return err
 }

@@ -14,20 +14,17 @@ import (
 
 // shardCopy is a copy of the records of another server's shard, in memory that no client READs.
 type shardCopy struct {
+	epoch   uint32 // in which that server owns the shard
 	records map[string]*server.Record
 	listed  time.Time // before their owner read what time they had left
 }
 
 // pullAll moves shards here, one at a time, until ctx ends. An owner that a move has failed with is left alone for a while.
 func (m *Member) pullAll(ctx context.Context) {
-	clients := make(map[string]*cache.Client)
-	defer func() {
-		for _, c := range clients {
-			_ = c.Close()
-		}
-	}()
 	avoid := make(map[string]time.Time)
+	requested := true // etcd may have a request: of a former life, or of a move that has failed
 	for ctx.Err() == nil {
+		requested = requested && m.store.put(ctx, requestsKey, m.cfg.ID, request{}) != nil
 		m.mu.Lock()
 		changed := m.changed
 		r, address, ok := m.next(avoid)
@@ -40,27 +37,16 @@ func (m *Member) pullAll(ctx context.Context) {
 			}
 			continue
 		}
-		c := clients[address]
-		var err error
-		if c == nil {
-			if c, err = m.dial(ctx, address); err == nil {
-				clients[address] = c
-			}
-		}
+		c, err := m.peers.client(ctx, address)
 		if err == nil {
 			err = m.pull(ctx, c, r)
 		}
 		if err != nil && ctx.Err() == nil {
 			m.cfg.Logger.Warn("cluster: a shard does not come", "shard", r.Shard, "from", r.From, "error", err)
 			avoid[r.From] = time.Now().Add(m.cfg.TTL)
+			requested = true
 		}
 	}
-}
-
-func (m *Member) dial(ctx context.Context, address string) (*cache.Client, error) {
-	ctx, cancel := context.WithTimeout(ctx, m.cfg.TTL)
-	defer cancel()
-	return cache.Dial(ctx, address, m.cfg.Client)
 }
 
 // next returns the next move to this member by the plan, and the address of the owner. mu must be held.
@@ -94,7 +80,7 @@ func (m *Member) pull(ctx context.Context, c *cache.Client, r request) error {
 		return closed.To == r.To && closed.Boot == r.Boot && closed.Shard == r.Shard && closed.Epoch == r.Epoch
 	}
 	moved := func() bool { return m.own.Placement().Shards[r.Shard].Epoch != r.Epoch }
-	waits, cancel := context.WithTimeout(ctx, 2*patience)
+	waits, cancel := context.WithTimeout(ctx, 2*m.cfg.patience)
 	defer cancel()
 	if err := m.await(waits, func() bool { return given() || moved() }); err != nil {
 		return err
@@ -105,6 +91,7 @@ func (m *Member) pull(ctx context.Context, c *cache.Client, r request) error {
 	m.mu.Lock()
 	stays := m.own.Imported(r.Shard, r.Epoch, closed.Version)
 	if stays {
+		records.epoch = r.Epoch
 		m.copies[r.Shard] = records
 	}
 	m.mu.Unlock()

@@ -54,7 +54,7 @@ func (s *Server) gatherProbed(c *client, out []byte) []byte {
 	if c.alone && !c.due && !c.asks && c.next > s.store.TableMoved() {
 		return out
 	}
-	b := s.store.Begin(s.now())
+	b := s.beginMap(s.now())
 	b.Alone = true
 	c.alone, c.snap, c.due, c.asks, c.next = true, false, false, false, b.Seq+1
 	c.asked, c.askedOf = time.Now(), b.Seq // it replies

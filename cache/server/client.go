@@ -88,7 +88,7 @@ func (s *Server) take(id uint64, c *client, b []byte) (full bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		a := s.execute(&q)
+		a := s.execute(c, &q)
 		s.announce()
 		if q.Op == kv.OpFlush && !s.store.Flushed(a.Seq) {
 			if c.flushes++; c.flushes > maxFlushes {

@@ -46,6 +46,7 @@ type client struct {
 	left    bool         // it has said that it READs nothing any more
 	replies []byte
 	placed  uint32        // the version of the placement that it was sent last
+	life    uint32        // of the server in its cluster, in which it came
 	flushes int           // that are not over
 	room    chan struct{} // has a token when replies were sent, or something has arrived by RDMA
 	writer
@@ -78,6 +79,9 @@ func (s *Server) attach(cut context.CancelCauseFunc, reads bool) (uint64, *clien
 	}
 	s.last++
 	c := &client{cut: cut, reads: reads, advised: s.advice.Probes(), room: make(chan struct{}, 1)}
+	if s.shards != nil {
+		c.life = s.shards.life
+	}
 	c.send = func() { s.write(c) }
 	s.clients[s.last] = c
 	if reads {

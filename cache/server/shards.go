@@ -24,21 +24,26 @@ const (
 
 // shards is what a server of a cluster serves. The server's mu guards it.
 //
-// A client checks nothing when it READs: a server has records that are alive of the shards alone that it
-// owns. Those of a shard that it hands over become tombstones before another server executes a change, and
-// those that it takes over are not in its memory before it owns them.
+// Until the deadline a server has records that are alive of the shards alone that it owns. Those of a shard that
+// it hands over become tombstones before another server executes a change, and those that it takes over are not in
+// its memory before it owns them. After the deadline other servers may own its shards while its records are still
+// there. So a READ counts while the server has granted it, which it does until the deadline at most.
 type shards struct {
 	states    [place.Shards]ShardState
+	deadline  uint64 // of the server's clock: it owns nothing from then on
+	life      uint32 // rises when a life in the cluster has ended and its records are gone
 	moving    int    // shards that are held or read only
 	placement []byte // as clients receive it
 	epoch     uint32 // of the placement
 	version   uint32 // rises with each placement; 0: there is none
-	joined    bool
+	number    uint8  // of the server
+	promise   func([]byte) ([]byte, bool)
 }
 
 // JoinCluster makes a server one of a cluster: package cluster calls it before Serve. The server owns no
-// shard until SetShard, and so executes no call of any key. It must have no records.
-func (s *Server) JoinCluster() error {
+// shard until SetShard and SetDeadline, and so executes no call of any key. It must have no records. It calls promise
+// with what another member asks for, which returns the reply and whether it is a promise.
+func (s *Server) JoinCluster(promise func(asked []byte) (reply []byte, ok bool)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -47,8 +52,32 @@ func (s *Server) JoinCluster() error {
 	case s.store.Stats().Items > 0 || s.cfg.Snapshot != "":
 		return errors.New("cache: join cluster: the server has records, or a snapshot, from before")
 	}
-	s.shards = &shards{}
+	s.shards = &shards{promise: promise}
 	return nil
+}
+
+// SetDeadline sets until when the server owns its shards.
+func (s *Server) SetDeadline(t time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shards.deadline = s.at(t)
+}
+
+// EndLife ends the life of a server in its cluster after others have taken over its shards. When it returns the
+// server has no records, and the next life may begin. No client that has come before may READ in that.
+func (s *Server) EndLife() {
+	s.mu.Lock()
+	h := s.shards
+	h.deadline, h.moving = 0, 0
+	var all [place.Shards]bool
+	for i := range all {
+		h.states[i], all[i] = ShardForeign, true
+	}
+	s.mu.Unlock()
+	s.drop(&all)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h.life++
 }
 
 // SetPlacement sends a message of package place, with the placement of an epoch, to all clients, and to those to come
@@ -60,8 +89,8 @@ func (s *Server) SetPlacement(message []byte, epoch uint32, number uint8) {
 		return
 	}
 	h := s.shards
-	if !h.joined && number != 0 {
-		h.joined = true
+	if number != 0 && number != h.number {
+		h.number = number
 		s.store.Join(number)
 	}
 	h.placement, h.epoch, h.version = message, epoch, h.version+1
@@ -93,13 +122,19 @@ const dropSteps = 1 << 12
 // DropShard removes the records of a shard that is held. When it returns, no client finds any of them by READs that
 // begin later.
 func (s *Server) DropShard(shard int) {
+	var one [place.Shards]bool
+	one[shard] = true
+	s.drop(&one)
+}
+
+func (s *Server) drop(shards *[place.Shards]bool) {
 	for next := 0; ; {
 		s.mu.Lock()
 		if s.store == nil || s.closed {
 			s.mu.Unlock()
 			return
 		}
-		next = s.store.Drop(s.now(), shard, next, dropSteps)
+		next = s.store.Drop(s.now(), shards, next, dropSteps)
 		s.announce()
 		s.mu.Unlock()
 		if next == 0 {
@@ -150,24 +185,42 @@ func (s *Server) Import(ctx context.Context, r *Record, passed time.Duration) er
 	}
 }
 
-// execute carries out a request, unless another server of the cluster has the key. s.mu must be held.
-func (s *Server) execute(q *wire.Request) wire.Reply {
-	executed := q.Op != wire.OpList
-	if s.shards != nil {
-		executed = s.shards.serves(&q.Request, q.Placement, q.ReadOnly)
-	}
-	if !executed {
+// execute carries out a client's request, unless another server of the cluster has the key. s.mu must be held; it
+// is released while another member asks for a promise.
+func (s *Server) execute(c *client, q *wire.Request) wire.Reply {
+	h, now := s.shards, s.now()
+	switch {
+	case h == nil && q.Op < wire.OpList:
+	case h == nil:
 		return s.wrongServer(q.ID)
+	case q.Op == wire.OpPromise:
+		s.mu.Unlock()
+		value, ok := h.promise(q.Value)
+		s.mu.Lock()
+		a := s.wrongServer(q.ID)
+		if a.Value = value; ok {
+			a.Status = kv.OK
+		}
+		return a
+	case q.Op == wire.OpGrant && c.life != h.life:
+		a := s.wrongServer(q.ID)
+		a.Status = wire.WrongEpoch
+		return a
+	case !h.serves(&q.Request, q.Placement, q.ReadOnly, now):
+		return s.wrongServer(q.ID)
+	case q.Op == wire.OpGrant:
+		return wire.Reply{ID: q.ID, Epoch: s.epoch, Reply: kv.Reply{Status: kv.OK, Number: h.deadline, Clock: now}}
 	}
-	return s.store.Do(s.now(), q)
+	return s.store.Do(now, q)
 }
 
 // executeLocal carries out a request of this process likewise. s.mu must be held.
 func (s *Server) executeLocal(q *kv.Request) wire.Reply {
-	if s.shards != nil && !s.shards.serves(q, 0, false) {
+	now := s.now()
+	if s.shards != nil && !s.shards.serves(q, 0, false, now) {
 		return s.wrongServer(0)
 	}
-	return s.store.DoLocal(s.now(), q)
+	return s.store.DoLocal(now, q)
 }
 
 // wrongServer returns the reply to a request that is not executed. s.mu must be held.
@@ -175,13 +228,18 @@ func (s *Server) wrongServer(id uint64) wire.Reply {
 	return wire.Reply{ID: id, Epoch: s.epoch, Reply: kv.Reply{Status: wire.WrongServer, Clock: s.now()}}
 }
 
-// serves reports whether a request is executed, which is for a placement and may be known to change nothing. A flush is
+// serves reports whether a request is executed now, which is for a placement and may be known to change nothing. A flush is
 // executed if the client has the server's placement, and so sends it to all owners, and if no copy of a shard may be
 // under way.
-func (h *shards) serves(q *kv.Request, placement uint32, readOnly bool) bool {
+func (h *shards) serves(q *kv.Request, placement uint32, readOnly bool, now uint64) bool {
+	if now >= h.deadline {
+		return false
+	}
 	switch q.Op {
 	case kv.OpFlush:
 		return h.moving == 0 && (placement == 0 || placement == h.epoch)
+	case wire.OpGrant:
+		return true
 	case wire.OpList:
 		return q.Delta < place.Shards && h.states[q.Delta] >= ShardReadOnly
 	}
@@ -192,6 +250,13 @@ func (h *shards) serves(q *kv.Request, placement uint32, readOnly bool) bool {
 		return readOnly
 	}
 	return false
+}
+
+// beginMap returns the beginning of a snapshot. s.mu must be held.
+func (s *Server) beginMap(now uint64) wire.Map {
+	m := s.store.Begin(now)
+	m.Granted = s.shards != nil
+	return m
 }
 
 // gatherPlacement appends the placement if a client does not have it. s.mu must be held.

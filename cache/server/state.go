@@ -68,6 +68,11 @@ type Server struct {
 // now returns the store's time, in ms.
 func (s *Server) now() uint64 { return uint64(time.Since(s.begun)/time.Millisecond) + 1 }
 
+// at returns the store's time at another one, which is 0 before the server began.
+func (s *Server) at(t time.Time) uint64 {
+	return uint64(max(t.Sub(s.begun)+time.Millisecond, 0) / time.Millisecond)
+}
+
 // ended logs why a client has ended.
 func (s *Server) ended(who net.Addr, err error) {
 	s.cfg.Logger.Info("cache: a client has ended", "address", who.String(), "error", err)

@@ -140,7 +140,7 @@ func (s *Server) gather(c *client, out []byte) []byte {
 	case c.reads:
 		out = s.gatherMap(c, out)
 	case !c.begun: // this tells a client that it is admitted
-		b := s.store.Begin(s.now())
+		b := s.beginMap(s.now())
 		out, c.begun = wire.AppendMap(out, &b), true
 	}
 	if len(c.replies) > 0 {
@@ -160,7 +160,7 @@ func (s *Server) gatherMap(c *client, out []byte) []byte {
 	}
 	for {
 		if !s.store.Deltas(now, c.next, wire.MaxEntries, deltas) {
-			b := s.store.Begin(now)
+			b := s.beginMap(now)
 			c.next, c.pos, c.snap = b.Seq+1, 0, true
 			out = wire.AppendMap(out, &b)
 			break

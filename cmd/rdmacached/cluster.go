@@ -8,8 +8,11 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/cache/cluster"
+	"github.com/goverbs/goverbs/internal/prom"
 )
 
 // clusterConfig is the membership in a cluster, in the configuration file.
@@ -57,6 +60,25 @@ func (d *service) join(key []byte) (err error) {
 		d.member, err = cluster.Join(d.cache, c.member(key, d.log))
 	}
 	return err
+}
+
+// memberMetrics are the metrics of the membership.
+var memberMetrics = []prom.Metric[cluster.Status]{
+	prom.Gauge("epoch", "Epoch of the table of shards.", func(s *cluster.Status) float64 { return float64(s.Epoch) }),
+	prom.Gauge("members", "Servers that are members.", func(s *cluster.Status) float64 { return float64(s.Members) }),
+	prom.Gauge("shards", "Shards that this server owns.", func(s *cluster.Status) float64 { return float64(s.Shards) }),
+	prom.Gauge("left_seconds", "Time for which this server serves its shards without a word of etcd or of all other members.", func(s *cluster.Status) float64 { return s.Left.Seconds() }),
+	prom.Counter("moves", "Shards that others have handed over to this server.", func(s *cluster.Status) float64 { return float64(s.Moves) }),
+	prom.Counter("takeovers", "Members that this server has found dead, and whose shards it or another one has taken over.", func(s *cluster.Status) float64 { return float64(s.Takeovers) }),
+	prom.Counter("promises", "Rounds of promises of all other members, which have taken the place of etcd.", func(s *cluster.Status) float64 { return float64(s.Promises) }),
+}
+
+// memberCollector returns a collector of a membership's metrics.
+func memberCollector(m *cluster.Member) prometheus.Collector {
+	return prom.New("rdmacached_cluster_", memberMetrics, "", func(f func(string, *cluster.Status)) {
+		st := m.Status()
+		f("", &st)
+	})
 }
 
 // leave hands over the shards, for as long as the configuration says.

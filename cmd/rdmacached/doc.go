@@ -73,7 +73,7 @@
 //
 // "id" names this server for good, and "advertise" is its address for clients and other members. All members need the
 // same "key". "weight" is its part of the keys, by default 1; "drain" is how long a server that ends may take to hand over
-// its keys. A server that dies keeps its keys: they are unavailable until it is back, without records. There can be no
+// its keys. When a server is silent for 1.1 "ttl" the others take over its keys, without records. There can be no
 // tenants, snapshot or gateway yet. A changed key file applies to the member's own connections after a restart.
 //
 // # Signals

@@ -128,6 +128,9 @@ func (d *service) web() http.Handler {
 	if d.gateway != nil {
 		r.MustRegister(gatewayCollector(d.gateway))
 	}
+	if d.member != nil {
+		r.MustRegister(memberCollector(d.member))
+	}
 	r.MustRegister(shortages())
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(r, promhttp.HandlerOpts{}))

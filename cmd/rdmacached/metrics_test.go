@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/cache/cluster"
 	"github.com/goverbs/goverbs/cache/gateway"
 	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/cmd/internal/cachestatus"
@@ -29,6 +30,7 @@ func TestNamesOfMetrics(t *testing.T) {
 		prom.New("rdmacached_", slices.Concat(metrics, distributions), "tenant", func(f func(string, *server.Stats)) { f("red", &used) }),
 		prom.New("rdmacached_", refused, "", func(f func(string, *server.Refused)) { f("", &server.Refused{}) }),
 		gatewayCollector(g),
+		memberCollector(&cluster.Member{}),
 		shortages(),
 	} {
 		r := prometheus.NewRegistry()

@@ -35,7 +35,7 @@ func Of(q *kv.Request) Op {
 			return Touch
 		}
 		return Get
-	case wire.OpList:
+	case wire.OpList, wire.OpGrant, wire.OpPromise:
 		return Get
 	case kv.OpDelete:
 		return Delete

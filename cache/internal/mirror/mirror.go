@@ -38,6 +38,7 @@ type Mirror struct {
 	hand    int // of the clock that chooses what goes
 	reads   sections
 	times   times
+	grant   grant
 	told    uint64 // the server's clock when it had told of all changes until then
 	sample  sampler
 
@@ -77,7 +78,7 @@ func (m *Mirror) Fingerprint(key []byte) uint64 { return m.secret.Fingerprint(ke
 func (m *Mirror) Begin(b *wire.Map) {
 	m.lose()
 	if m.epoch != b.Epoch {
-		m.times, m.told, m.flushed = times{}, 0, 0
+		m.times, m.grant, m.told, m.flushed = times{}, grant{}, 0, 0
 		m.reads.restart(b.Seq)
 	}
 	m.epoch, m.secret, m.applied, m.live, m.alone = b.Epoch, b.Secret, b.Seq, true, b.Alone

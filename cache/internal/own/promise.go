@@ -40,7 +40,7 @@ func (s *Server) Ask(now time.Duration) (epoch uint32, members []place.Life) {
 // knows the placement of an epoch. A life that knows a newer placement does not promise, and the
 // caller sends that placement instead. Nor does a life that may have taken the shards over, or added a member.
 func (s *Server) Promise(life, to place.Life, epoch uint32, now time.Duration) bool {
-	if life != s.life || s.placement == nil || epoch < s.placement.Epoch || s.mayEnd(to) {
+	if life != s.life || s.placement == nil || epoch < s.placement.Epoch || s.mayEnd(to) || len(s.promised) > place.MaxServers {
 		return false
 	}
 	s.promised[to] = max(s.promised[to], now+s.cfg.Wait())

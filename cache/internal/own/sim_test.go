@@ -88,6 +88,7 @@ func (w *world) drain(i int, d time.Duration) {
 // simulate runs a world with a seed to its end.
 func simulate(seed uint64, f flaws) *world {
 	w := newWorld(seed, f, 2+int(seed%4), 3, true)
+	w.bare = seed/4%2 == 1
 	w.faults()
 	w.Run(length)
 	if err := w.check(); err != nil {

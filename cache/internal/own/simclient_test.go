@@ -68,7 +68,7 @@ func (c *simClient) renew(s *session) {
 			return
 		}
 		p, version, list := server.list()
-		g := server.m.Grant(uint64(c.id), server.now())
+		g := server.grant(c.id)
 		c.w.send(server.host, c.host, func() { c.heard(server, p, version, list, g, asked) })
 	}))
 }
@@ -107,11 +107,14 @@ func (c *simClient) read(i, at int) {
 	s, begun := &c.sessions[at], c.w.Now
 	c.renew(s)
 	server := s.server
-	if server == nil || len(s.list) == 0 || s.list[i] == 0 {
+	epoch := uint32(0)
+	if len(s.list) > 0 {
+		epoch = s.list[i]
+	}
+	if server == nil || epoch == 0 && !c.w.bare {
 		c.call(i, at, false, begun)
 		return
 	}
-	epoch := s.list[i]
 	c.w.After(c.delay(), func() {
 		if !server.alive || c.w.isCut(c.host, at) || c.w.isCut(at, c.host) {
 			c.w.After(300*time.Millisecond, func() { c.w.on(c.host, c.again) })
@@ -120,7 +123,15 @@ func (c *simClient) read(i, at int) {
 		v := server.memory[i] // the device does it, whatever the program does
 		c.w.After(c.delay(), func() {
 			c.w.on(c.host, func() {
-				if s.server == server && s.c.May(i, epoch, c.now()) || c.w.unchecked {
+				may := s.c.May(i, epoch, c.now())
+				if c.w.bare {
+					may = s.c.Remaining(c.now()) > 0
+				}
+				if s.server == server && may || c.w.unchecked {
+					if c.w.bare && !v.alive { // a tombstone
+						c.call(i, at, false, begun)
+						return
+					}
 					c.w.hits++
 					c.done(op{i, begun, c.w.Now, v, fmt.Sprint("READ at ", at)})
 					return
@@ -141,7 +152,7 @@ func (c *simClient) call(i, at int, set bool, begun time.Duration) {
 		}
 		server.call(i, set, func(v value, ok bool) {
 			p, version, list := server.list()
-			g := server.m.Grant(uint64(c.id), server.now())
+			g := server.grant(c.id)
 			c.w.send(at, c.host, func() {
 				c.heard(server, p, version, list, g, asked)
 				if over {

@@ -17,6 +17,7 @@ type simServer struct {
 	memory  [shards]value // what clients READ, with or without the program
 	imports [shards]value
 	pulling [shards]bool
+	dropped [shards]uint32 // version of the closing for which the record was dropped
 	told    map[int]uint32 // version of the list that was sent when it changed
 }
 
@@ -115,7 +116,7 @@ func (s *simServer) act() {
 					s.memory[i] = s.imports[i]
 				case !s.w.unpurged:
 					s.w.lost++
-					s.memory[i] = value{epoch: epoch}
+					s.memory[i] = value{epoch: epoch * drops}
 				}
 				s.m.Open(i, epoch)
 				s.spread()
@@ -254,6 +255,9 @@ func (s *simServer) close(i int, epoch uint32, to *simServer) {
 		if tries++; !s.m.Closed(i, version, s.now()) {
 			return tries < 100
 		}
+		if s.dropped[i] == version { // it has been copied
+			return false
+		}
 		v := s.memory[i]
 		s.w.send(s.host, to.host, to.on(func() { to.imported(i, epoch, version, v, s) }))
 		return false
@@ -261,7 +265,7 @@ func (s *simServer) close(i int, epoch uint32, to *simServer) {
 	s.w.After(time.Second+s.w.upTo(4*time.Second), func() {
 		s.w.on(s.host, func() {
 			s.every(time.Second, func() bool {
-				if s.m.Cancel(i, version) {
+				if s.dropped[i] != version && s.m.Cancel(i, version) {
 					s.spread()
 				}
 				_, ok := s.m.Readable(i)
@@ -288,6 +292,10 @@ func (s *simServer) release(i int, epoch, version uint32) {
 		next, ok := s.m.Release(i, epoch, version)
 		if !ok {
 			return false
+		}
+		if s.w.bare && s.dropped[i] != version {
+			s.dropped[i] = version
+			s.memory[i] = value{epoch: max(s.memory[i].epoch, epoch*drops) + 1}
 		}
 		read := s.m.Placement()
 		s.w.transact(s.host, true, func() {
@@ -326,8 +334,16 @@ func (s *simServer) tellClient(c int) {
 		return
 	}
 	p, version, list := s.list()
-	g := s.m.Grant(uint64(c), s.now())
+	g := s.grant(c)
 	s.w.send(s.host, s.w.clients[c].host, func() { s.w.clients[c].heard(s, p, version, list, g, -1) })
+}
+
+// grant returns a grant for a client.
+func (s *simServer) grant(client int) Grant {
+	if s.w.bare {
+		return Grant{0, s.m.Deadline(), s.now()}
+	}
+	return s.m.Grant(uint64(client), s.now())
 }
 
 // tell sends placement, list and grant now and then: messages are lost.
@@ -352,11 +368,11 @@ func (s *simServer) call(i int, set bool, done func(v value, ok bool)) {
 	}
 	execute := s.on(func() {
 		if set {
-			seq := uint32(1)
-			if s.memory[i].epoch == epoch {
-				seq = s.memory[i].seq + 1
+			v := value{epoch * drops, 1, s.w.any(4) > 0}
+			if e := s.memory[i].epoch; e/drops == epoch {
+				v.epoch, v.seq = e, s.memory[i].seq+1
 			}
-			s.memory[i] = value{epoch, seq, s.w.any(4) > 0}
+			s.memory[i] = v
 		}
 		done(s.memory[i], true)
 	})

@@ -23,6 +23,7 @@ type flaws struct {
 const (
 	ttl    = 2 * time.Second
 	shards = 4
+	drops  = 64
 	quiet  = 24 * time.Second // then faults end
 	length = 44 * time.Second
 )
@@ -43,6 +44,7 @@ type world struct {
 	etcd    etcd
 	cuts    map[[2]int]time.Duration // until then no message gets from one host to another
 	rough   bool                     // messages are lost, late and repeated, and clients ask any server
+	bare    bool                     // clients check grants alone: a server drops the record of a shard before it releases that
 	history []op
 
 	takeovers, successions, joins, moves, promised, hits, calls, sets, refused, lost int
@@ -77,7 +79,8 @@ type op struct {
 }
 
 // value is a version of a key's record. Records are numbered in the epoch that made them, from
-// 1; 0 is that records before that epoch are lost.
+// 1; 0 is that records before that epoch are lost. Epochs are those of a shard times drops, and how often its owner has
+// dropped the record in that epoch.
 type value struct {
 	epoch, seq uint32
 	alive      bool

@@ -42,12 +42,12 @@ func (s *Store) list(q *kv.Request, a *wire.Reply) kv.Status {
 	return kv.OK
 }
 
-// Drop makes tombstones of the records of a shard, among n items from one on. It returns the next item to go on
-// with, or 0 when it has seen all. The shard has no changes meanwhile.
-func (s *Store) Drop(now uint64, shard, from, n int) (next int) {
+// Drop makes tombstones of the records of some shards, among n items from one on. It returns the next item to go on
+// with, or 0 when it has seen all. The shards have no changes meanwhile.
+func (s *Store) Drop(now uint64, shards *[place.Shards]bool, from, n int) (next int) {
 	s.advance(now)
 	for next = from; next < len(s.items) && next-from < n; next++ {
-		if it := &s.items[next]; it.version != 0 && int(it.shard) == shard {
+		if it := &s.items[next]; it.version != 0 && shards[it.shard] {
 			s.remove(uint32(next))
 		}
 	}

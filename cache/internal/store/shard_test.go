@@ -55,9 +55,11 @@ func TestShards(t *testing.T) {
 	for key := range listAll(t, s, 11, shard) {
 		require.Zero(t, all[key].Left, "others have expired")
 	}
-	for next, steps := s.Drop(11, shard, 0, 100), 1; next != 0; steps++ {
+	var dropped [place.Shards]bool
+	dropped[shard] = true
+	for next, steps := s.Drop(11, &dropped, 0, 100), 1; next != 0; steps++ {
 		require.Equal(t, 100*steps, next)
-		next = s.Drop(11, shard, next, 100)
+		next = s.Drop(11, &dropped, next, 100)
 	}
 	require.Empty(t, listAll(t, s, 11, shard))
 	require.Equal(t, kv.NotFound, do(s, 11, get("key 0")).Status)

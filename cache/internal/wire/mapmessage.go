@@ -18,11 +18,13 @@ type Map struct {
 	Longest uint32
 	Flushed uint64 // what has a version up to this one is no record any more, whatever is READ
 	Alone   bool   // neither entries nor changes follow, but another Map: the client probes
+	Granted bool   // a READ counts only while a grant of the server lasts: see [OpGrant]
 }
 
 const (
-	mapFixed = 58
-	mapAlone = 1 // a bit of the byte behind the depth
+	mapFixed   = 58
+	mapAlone   = 1 // bits of the byte behind the depth
+	mapGranted = 2
 )
 
 // AppendMap encodes the beginning of a full sync.
@@ -38,6 +40,9 @@ func AppendMap(dst []byte, m *Map) []byte {
 	if m.Alone {
 		bits |= mapAlone
 	}
+	if m.Granted {
+		bits |= mapGranted
+	}
 	dst = append(dst, byte(m.Depth), bits)
 	dst = binary.LittleEndian.AppendUint32(dst, m.Longest)
 	return end(binary.LittleEndian.AppendUint64(dst, m.Flushed), start)
@@ -49,11 +54,11 @@ func ReadMap(src []byte) (m Map, err error) {
 	switch {
 	case err != nil:
 		return m, err
-	case len(b) != mapFixed || b[44] > MaxDepth || b[45]&^mapAlone != 0:
+	case len(b) != mapFixed || b[44] > MaxDepth || b[45]&^(mapAlone|mapGranted) != 0:
 		return m, Malformed
 	}
 	le := binary.LittleEndian
-	return Map{epoch, le.Uint64(b), le.Uint64(b[8:]), Secret{le.Uint64(b[16:]), le.Uint64(b[24:])}, Where{le.Uint64(b[32:]), le.Uint32(b[40:])}, uint16(b[44]), le.Uint32(b[46:]), le.Uint64(b[50:]), b[45]&mapAlone != 0}, nil
+	return Map{epoch, le.Uint64(b), le.Uint64(b[8:]), Secret{le.Uint64(b[16:]), le.Uint64(b[24:])}, Where{le.Uint64(b[32:]), le.Uint32(b[40:])}, uint16(b[44]), le.Uint32(b[46:]), le.Uint64(b[50:]), b[45]&mapAlone != 0, b[45]&mapGranted != 0}, nil
 }
 
 // MaxEntries of a chunk, and deltas of a message.

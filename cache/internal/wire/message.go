@@ -83,12 +83,16 @@ func open(src []byte, k Kind, fixed int) (epoch uint32, body []byte, err error) 
 	return h.Epoch, src[HeaderSize:], nil
 }
 
-// OpList requests the keys of a shard: see [Listed].
-const OpList = kv.OpFlush + 1
+// What only servers of a cluster execute.
+const (
+	OpList    = kv.OpFlush + 1 + iota // requests the keys of a shard: see [Listed]
+	OpGrant                           // requests the time until which READs count, of the server's clock: Number of the reply
+	OpPromise                         // is of another server: its value is of package cluster, and so is the reply's
+)
 
 // Bounds of what a decoder knows.
 const (
-	ops        = OpList + 1
+	ops        = OpPromise + 1
 	wantKnown  = kv.WantWin<<1 - 1
 	replyKnown = kv.ReplyBinary<<1 - 1
 )
@@ -131,7 +135,7 @@ func ReadRequest(src []byte) (r Request, err error) {
 	key, value := int(le.Uint16(b[10:])), int(le.Uint32(b[12:]))
 	r = Request{Epoch: epoch, ID: le.Uint64(b), Placement: le.Uint32(b[72:]), Request: kv.Request{Op: kv.Op(b[8]), Want: le.Uint32(b[16:]), Flags: le.Uint32(b[20:]), Expiry: int64(le.Uint64(b[24:])), Vivify: int64(le.Uint64(b[32:])), Recache: int64(le.Uint64(b[40:])), CAS: le.Uint64(b[48:]), Delta: le.Uint64(b[56:]), Initial: le.Uint64(b[64:])}}
 	if r.Op == 0 || r.Op >= ops || b[9] != 0 || r.Want&^wantKnown != 0 || r.Placement != 0 && r.Op != kv.OpFlush ||
-		key > MaxKey || key > 0 && (r.Op == kv.OpFlush || r.Op == OpList) || value > MaxValue || len(b) != requestFixed+key+value ||
+		key > MaxKey || key > 0 && r.Op >= kv.OpFlush || value > MaxValue || len(b) != requestFixed+key+value ||
 		!sane(r.Expiry) || !sane(r.Vivify) || !sane(r.Recache) {
 		return Request{}, Malformed
 	}

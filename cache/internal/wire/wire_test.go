@@ -190,8 +190,8 @@ func messages() map[string][]byte {
 		"flush":   AppendRequest(nil, &Request{ID: 1, Placement: 3, Request: kv.Request{Op: kv.OpFlush}}),
 		"list":    AppendRequest(nil, &Request{ID: 1, Request: kv.Request{Op: OpList, Delta: 5, Initial: 6}}),
 		"reply":   AppendReply(nil, &Reply{ID: 1, Seq: 9, Entry: e, Epoch: 10, Reply: kv.Reply{Status: kv.OK, Bits: kv.ReplyWon, Flags: 3, CAS: 4, Expiry: 5, Clock: 6, Idle: 7, Number: 8, Value: []byte("v")}}),
-		"map":     AppendMap(nil, &Map{1, 2, 3, Secret{4, 5}, Where{6, 7}, 8, 9, 10, false}),
-		"alone":   AppendMap(nil, &Map{1, 2, 3, Secret{4, 5}, Where{6, 7}, 8, 9, 10, true}),
+		"map":     AppendMap(nil, &Map{1, 2, 3, Secret{4, 5}, Where{6, 7}, 8, 9, 10, false, true}),
+		"alone":   AppendMap(nil, &Map{1, 2, 3, Secret{4, 5}, Where{6, 7}, 8, 9, 10, true, false}),
 		"chunk":   AppendChunk(nil, &Chunk{1, 2, 3, true, []Entry{e, e}}),
 		"deltas":  AppendDeltas(nil, &Deltas{1, 2, 3, []Delta{{ChangePut, 4, put}, {ChangeFlush, 5, Entry{Epoch: 1}}}}),
 		"horizon": AppendHorizon(nil, &Horizon{1, 3, 2}),
@@ -438,7 +438,7 @@ func TestOddBucketsAndChunks(t *testing.T) {
 	b.seal()
 	_, err := ReadBucket(b, 5, 17, 9, 40, nil)
 	require.ErrorIs(t, err, Malformed)
-	for at, odd := range map[int]byte{44: MaxDepth + 1, 45: 2} {
+	for at, odd := range map[int]byte{44: MaxDepth + 1, 45: 4} {
 		m := AppendMap(nil, &Map{Epoch: 1})
 		m[HeaderSize+at] = odd
 		_, err = ReadMap(m)
@@ -465,8 +465,8 @@ func TestFlagsOfMaps(t *testing.T) {
 		var c Chunk
 		require.NoError(t, c.Read(AppendChunk(nil, &Chunk{Epoch: 1, Last: set, Entries: make([]Entry, MaxEntries)})))
 		require.Equal(t, set, c.Last)
-		m, err := ReadMap(AppendMap(nil, &Map{Epoch: 1, Alone: set}))
+		m, err := ReadMap(AppendMap(nil, &Map{Epoch: 1, Alone: set, Granted: !set}))
 		require.NoError(t, err)
-		require.Equal(t, set, m.Alone)
+		require.Equal(t, [2]bool{set, !set}, [2]bool{m.Alone, m.Granted})
 	}
 }
