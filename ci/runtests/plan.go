@@ -42,7 +42,7 @@ var (
 	hostPackages     = words("./verbs/netpath ./cmd/rdmactl")
 	systemPackages   = words("./srd ./lockoffload ./dc ./ci/lab")
 	cachePackages    = words("./pacer ./cache ./cmd/rdmabench ./cmd/rdmacached")
-	examplePackages  = words("./examples/ask ./examples/bank ./examples/counter ./examples/dc-fanout ./ci/demo ./examples/kv ./examples/paced ./examples/read ./examples/stream")
+	examplePackages  = words("./examples/ask ./examples/counter ./examples/dc-fanout ./ci/demo ./examples/kv ./examples/paced ./examples/read ./examples/stream")
 	simulatedPackage = words("./verbs ./dc ./lockoffload ./srd ./pacer ./cache ./cache/cluster ./ci/bench/native")
 )
 

@@ -9,7 +9,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -26,11 +25,9 @@ func main() {
 	if len(os.Args) != 3 {
 		log.Fatal("usage: ask serve OWN, or ask OWN WHERE")
 	}
-	ctx := context.Background()
 	if os.Args[1] == "serve" {
-		log.Fatal(serve(ctx, os.Args[2], func(where string) { fmt.Println(where) }))
-	}
-	if err := ask(ctx, os.Args[1], os.Args[2], 1000); err != nil {
+		log.Fatal(serve(context.Background(), os.Args[2], func(where string) { fmt.Println(where) }))
+	} else if err := ask(context.Background(), os.Args[1], os.Args[2], 1000); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -69,8 +66,7 @@ func serve(ctx context.Context, own string, started func(where string)) error {
 		started(hex.EncodeToString(where))
 		return receive(ctx, ep, 8, func(from srd.Addr, b []byte) error {
 			x := binary.BigEndian.Uint64(b)
-			reply := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, x), x*x)
-			go ep.Send(ctx, from, reply) // without a reply the client asks in vain
+			go ep.Send(ctx, from, binary.BigEndian.AppendUint64(append([]byte{}, b...), x*x)) // a reply
 			return nil
 		})
 	})
@@ -86,8 +82,7 @@ func receive(ctx context.Context, ep *srd.Endpoint, n int, f func(from srd.Addr,
 				err = f(m.From, m.Data)
 			}
 		}
-		ep.Release(ms[:k]...)
-		if err == io.EOF {
+		if ep.Release(ms[:k]...); err == io.EOF {
 			return nil
 		} else if err != nil {
 			return err
@@ -98,8 +93,8 @@ func receive(ctx context.Context, ep *srd.Endpoint, n int, f func(from srd.Addr,
 // ask asks n questions, and checks that each has its answer, once.
 func ask(ctx context.Context, own, where string, n int) error {
 	var server srd.Addr
-	b, err := hex.DecodeString(where)
-	if err = errors.Join(err, server.UnmarshalBinary(b)); err != nil {
+	b, _ := hex.DecodeString(where) // and what is none is too short
+	if err := server.UnmarshalBinary(b); err != nil {
 		return err
 	}
 	return open(ctx, own, func(ep *srd.Endpoint) error {
@@ -111,8 +106,7 @@ func ask(ctx context.Context, own, where string, n int) error {
 				x, square := binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
 				if seen[x] || square != x*x {
 					return fmt.Errorf("the answer to %d is %d", x, square)
-				}
-				if seen[x] = true; len(seen) == n {
+				} else if seen[x] = true; len(seen) == n {
 					return io.EOF
 				}
 				return nil

@@ -62,9 +62,5 @@ func TestHostsFanOut(t *testing.T) {
 	require.Equal(t, 2*each, number(`(\d+) targets on 2 hosts`))
 	require.Equal(t, 17, number(`(\d+) queue pairs`))
 	require.GreaterOrEqual(t, number(`(\d+) attaches`), 2*each)
-	// A session is not taken up again just after another target on its host was
-	// left, and here a hundred are on each.
-	require.Less(t, number(`which (\d+) resumed`), number(`(\d+) attaches`))
-	require.NotZero(t, number(`(\d+) READs/s`))
 	require.Regexp(t, `"target \d+ of lab[12]"`, string(out))
 }

@@ -2,81 +2,77 @@
 // GET by READing its table, in which the server's CPU takes no part.
 //
 //	kv                            # on the server
-//	kv 10.77.0.2 put colour blue  # on a client
-//	kv 10.77.0.2 get colour
+//	kv 10.77.0.2 colour blue      # on a client: PUT, and GET
+//	kv 10.77.0.2 colour           # GET
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
 	"log"
 	"net"
+	"os"
+	"strings"
 	"sync"
 
 	"github.com/goverbs/goverbs/verbs"
 )
 
-const (
-	port  = "7474"
-	slots = 4096
-	size  = 256 // of a slot: CRC of the rest, length of key, length of value, key, value
-)
+const port, slots, size = "7474", 4096, 256 // of a slot: CRC of the rest, key, "=", value
 
-var messages = verbs.ReceiverConfig{Size: size}
-
-// at returns the offset of a key's slot. Of two keys with one slot the later one has it.
-func at(key string) int { return int(crc32.ChecksumIEEE([]byte(key))%slots) * size }
-
-func encode(slot []byte, key, value string) error {
-	if key == "" || len(key)+len(value) > size-6 {
-		return fmt.Errorf("a key, and with its value at most %d bytes", size-6)
+func main() {
+	ctx := context.Background()
+	if len(os.Args) == 1 {
+		l, err := net.Listen("tcp", ":"+port)
+		if err != nil {
+			log.Fatal(err)
+		}
+		log.Fatal(serve(ctx, l))
 	}
-	clear(slot[copy(slot[6:], key+value)+6 : size])
-	slot[4], slot[5] = byte(len(key)), byte(len(value))
-	binary.LittleEndian.PutUint32(slot, crc32.ChecksumIEEE(slot[4:size]))
-	return nil
+	c, err := dial(ctx, net.JoinHostPort(os.Args[1], port), verbs.LinkConfig{})
+	if err == nil && len(os.Args) == 4 {
+		err = c.put(ctx, os.Args[2], os.Args[3])
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(c.get(ctx, os.Args[2]))
 }
+
+// at returns where a key's slot is. Of two keys with one slot the later one has it.
+func at(key string) int { return int(crc32.ChecksumIEEE([]byte(key))%slots) * size }
 
 // decode decodes a slot, and reports whether it is whole: it may be READ while it is written.
 func decode(slot []byte) (key, value string, whole bool) {
-	k, v := int(slot[4]), int(slot[5])
-	if k == 0 || 6+k+v > size || binary.LittleEndian.Uint32(slot) != crc32.ChecksumIEEE(slot[4:size]) {
-		return "", "", k == 0
-	}
-	return string(slot[6 : 6+k]), string(slot[6+k : 6+k+v]), true
+	key, value, _ = strings.Cut(string(bytes.TrimRight(slot[4:size], "\x00")), "=")
+	return key, value, key == "" || binary.LittleEndian.Uint32(slot) == crc32.ChecksumIEEE(slot[4:size])
 }
 
-type server struct {
-	mu    sync.Mutex // held to write
-	table [slots * size]byte
-}
-
-func (s *server) listen(ctx context.Context, l net.Listener) error {
-	cfg := verbs.LinkConfig{Receive: &messages, Setup: verbs.OfferMemory(s.table[:], verbs.RemoteRead)}
-	return verbs.ServeLinks(ctx, l, cfg, s.serve, func(client net.Addr, err error) { log.Print(client, ": ", err) })
-}
-
-// serve stores what one client sends.
-func (s *server) serve(ctx context.Context, l *verbs.Link) error {
-	answers, err := l.Requester()
-	for slot := make([]byte, size); err == nil; {
-		if _, err = l.Receiver().Receive(ctx, slot); err != nil {
-			break
+// serve has the table, and stores what clients send.
+func serve(ctx context.Context, l net.Listener) error {
+	table, mu := make([]byte, slots*size), sync.Mutex{}
+	cfg := verbs.LinkConfig{Receive: &verbs.ReceiverConfig{Size: size}, Setup: verbs.OfferMemory(table, verbs.RemoteRead)}
+	store := func(ctx context.Context, client *verbs.Link) error {
+		replies, err := client.Requester()
+		for slot := make([]byte, size); err == nil; err = replies.Do(ctx, verbs.SendImmWR(0)) {
+			if _, err := client.Receiver().Receive(ctx, slot); err != nil {
+				return err
+			}
+			if key, _, whole := decode(slot); whole && key != "" {
+				mu.Lock()
+				copy(table[at(key):], slot)
+				mu.Unlock()
+			}
 		}
-		if key, _, whole := decode(slot); whole && key != "" {
-			s.mu.Lock()
-			copy(s.table[at(key):], slot)
-			s.mu.Unlock()
-		}
-		err = answers.Do(ctx, verbs.SendImmWR(0))
+		return err
 	}
-	return err
+	return verbs.ServeLinks(ctx, l, cfg, store, func(client net.Addr, err error) { log.Print(client, ": ", err) })
 }
 
-// client is for one goroutine at a time. After an error of a context the device may still have
-// its slot ([verbs.InFlightError]): close it.
+// client is for one goroutine at a time, and not for another call after a [verbs.InFlightError].
 type client struct {
 	*verbs.Link
 	r    *verbs.Requester
@@ -84,7 +80,7 @@ type client struct {
 }
 
 func dial(ctx context.Context, address string, cfg verbs.LinkConfig) (c client, err error) {
-	cfg.Receive = &messages
+	cfg.Receive = &verbs.ReceiverConfig{Size: size}
 	if c.Link, err = verbs.DialLink(ctx, address, cfg); err != nil {
 		return c, err
 	}
@@ -95,9 +91,12 @@ func dial(ctx context.Context, address string, cfg verbs.LinkConfig) (c client, 
 }
 
 func (c client) put(ctx context.Context, key, value string) error {
-	if err := encode(c.slot.Bytes(), key, value); err != nil {
-		return err
+	if key == "" || strings.Contains(key, "=") || len(key)+len(value) > size-5 {
+		return fmt.Errorf("a key without =, and with its value at most %d bytes", size-5)
 	}
+	slot := c.slot.Bytes()[:size]
+	clear(slot[4+copy(slot[4:], key+"="+value):])
+	binary.LittleEndian.PutUint32(slot, crc32.ChecksumIEEE(slot[4:]))
 	if err := c.r.Send(ctx, c.slot.SGE(0, size)); err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func TestClients(t *testing.T) {
 	l, err := net.Listen("tcp", net.JoinHostPort(ends[1].Addr.String(), "0"))
 	require.NoError(t, err)
 	served := make(chan error, 1)
-	go func() { served <- new(server).listen(serving, l) }()
+	go func() { served <- serve(serving, l) }()
 	cfg := verbs.LinkConfig{Dialer: &net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(ends[0].Addr, 0))}}
 	connect := func() client {
 		c, err := dial(ctx, l.Addr().String(), cfg)

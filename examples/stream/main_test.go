@@ -46,10 +46,9 @@ func TestStreamOnABadWire(t *testing.T) {
 			served := make(chan error, 1)
 			go func() { served <- serve(serving, l) }()
 
-			c := &client{cm: cm, address: l.Addr().String(), patient: 2 * time.Second}
+			c := &client{cm: cm, address: l.Addr().String(), patience: 2 * time.Second}
 			c.cfg.Dial.Local = netip.AddrPortFrom(ends[0].Addr, 0)
-			_, err = c.ask(ctx, "before")
-			require.NoError(t, err)
+			require.NoError(t, c.ask(ctx, "before"))
 			if name != "good" {
 				for n, e := range ends {
 					require.NoError(t, lab.Impair(e.Netdev, i[n]))
@@ -59,15 +58,14 @@ func TestStreamOnABadWire(t *testing.T) {
 			lines := 0
 			for end := time.Now().Add(length); time.Now().Before(end); lines++ {
 				line := fmt.Sprintf("line %d %s", lines, strings.Repeat("x", lines*37%9000))
-				_, err := c.ask(ctx, line)
-				require.NoError(t, err, "line %d", lines)
+				require.NoError(t, c.ask(ctx, line), "line %d", lines)
 			}
 			t.Logf("%d lines over %d connections", lines, c.dials)
 			require.NotZero(t, lines)
 			if name == "good" {
 				require.Equal(t, 1, c.dials)
 			}
-			require.NoError(t, c.close())
+			require.NoError(t, c.conn.Close())
 			stop()
 			require.NoError(t, <-served)
 		})
