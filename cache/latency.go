@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/latency"
-	"github.com/goverbs/goverbs/internal/histogram"
+	"github.com/goverbs/goverbs/histogram"
 )
 
 // Latency is a histogram of the operations of one kind that went by one transport, rdma, dc or tcp:
@@ -15,12 +15,11 @@ import (
 //   - get_multi and set_multi: all keys together; the calls among them count besides.
 //
 // The time while there is no connection does not count, and a call that is repeated counts for each
-// attempt that has a reply. Fields are Operation, Transport, and the histogram Nanoseconds.
-type Latency = latency.Latency
-
-// Histogram has buckets of powers of two: N[i] counts values below 1<<i and at least half of that, the
-// last one all others; Sum is the sum of all.
-type Histogram = histogram.Counts
+// attempt that has a reply.
+type Latency struct {
+	Operation, Transport string
+	Nanoseconds          histogram.Counts
+}
 
 // sampling is how many gets by READs one of them stands for: two looks at the clock are a good part of what
 // a READ takes.

@@ -13,10 +13,11 @@ import (
 )
 
 // counts returns how many operations of each kind and transport have a latency.
-func counts(all []cache.Latency) map[string]uint64 {
+func counts[L cache.Latency | server.Latency](all []L) map[string]uint64 {
 	n := map[string]uint64{}
 	for i := range all {
-		n[all[i].Operation+" "+all[i].Transport] = all[i].Nanoseconds.Total()
+		l := cache.Latency(all[i])
+		n[l.Operation+" "+l.Transport] = l.Nanoseconds.Total()
 	}
 	return n
 }

@@ -45,7 +45,11 @@ func TestSimulatedLatencies(t *testing.T) {
 	require.Equal(t, map[string]uint64{"get tcp": 3, "touch tcp": 3}, counts(tcp.Stats().Latencies))
 	require.Equal(t, map[string]uint64{"store tcp": 3, "get tcp": 3, "touch tcp": 3, "delete gateway": 1}, counts(s.Stats().Latencies))
 	require.Equal(t, map[string]int{server.ModeWhole: 0, server.ModeBounded: 0, server.ModeNone: 0, server.ModeDC: 1, server.ModeTCP: 1}, s.Stats().Modes)
-	for _, l := range append(through.Stats().Latencies, s.Stats().Latencies...) {
+	all := through.Stats().Latencies
+	for _, l := range s.Stats().Latencies {
+		all = append(all, cache.Latency(l))
+	}
+	for _, l := range all {
 		times := uint64(1)
 		if l.Operation == "read" {
 			times = 8

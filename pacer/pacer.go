@@ -10,26 +10,6 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Types of the shaper.
-type (
-	// Config says what the limits are; its zero value is useful. Bytes are those on
-	// the wire, with headers. Fields: go doc pacer/internal/shaper.Config.
-	Config = shaper.Config
-	// Class is a traffic shaping class with a Name; a Weight, its share among classes of the same
-	// priority, where 0 means 1; a Priority, of which a higher one goes first; and a Cap, the response
-	// bytes that it may have outstanding, where 0 means no cap.
-	Class = shaper.Class
-	// Policy is the way in which requests of one class are chosen.
-	Policy = shaper.Policy
-)
-
-// Policies.
-const (
-	RoundRobin = shaper.RoundRobin
-	Priority   = shaper.Priority
-	Deficit    = shaper.Deficit
-)
-
 // Errors on which a program decides. Those of package verbs come through as they are.
 var (
 	// ErrClosed: the pacer or the queue pair was closed.
@@ -105,25 +85,13 @@ func ForDevice(d *verbs.Device) (*Pacer, error) {
 	return p, nil
 }
 
-// defaults returns the default limits, with the MTU of the device's first active port.
-func defaults(d *verbs.Device) Config {
-	var c Config
-	for n := 1; n <= d.Attr().Ports; n++ {
-		if port, err := d.Port(uint8(n)); err == nil && port.State == verbs.PortActive {
-			c.MTU = port.ActiveMTU.Bytes()
-			break
-		}
-	}
-	return c
-}
-
 // Device returns the name of the device for which [ForDevice] made the pacer. It is empty for a pacer
 // that [New] made, which may pace queue pairs of any device.
 func (p *Pacer) Device() string { return p.device }
 
 // New returns a pacer.
 func New(c Config) (*Pacer, error) {
-	s, err := shaper.New(c)
+	s, err := shaper.New(shaper.Config(c))
 	if err != nil {
 		return nil, opError("make", "pacer", err)
 	}
@@ -151,7 +119,7 @@ func (p *Pacer) Reconfigure(c Config) error {
 	if p.closed {
 		return opError("reconfigure", "pacer", ErrClosed)
 	}
-	err := p.s.Reconfigure(c, p.now())
+	err := p.s.Reconfigure(shaper.Config(c), p.now())
 	if err == nil {
 		err = p.admissions()
 	}
@@ -162,7 +130,7 @@ func (p *Pacer) Reconfigure(c Config) error {
 func (p *Pacer) Config() Config {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.s.Config()
+	return Config(p.s.Config())
 }
 
 // Pause holds everything that is not granted if on is true, or lets it go.

@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/latency"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/cache/kv"
-	"github.com/goverbs/goverbs/internal/histogram"
+	"github.com/goverbs/goverbs/histogram"
 )
 
 // Stats are counters.
@@ -42,16 +42,14 @@ type Stats struct {
 	Latencies []Latency `json:"-"`
 	// EvictedAges counts evicted records by the milliseconds since their last access: entry i
 	// of N those of less than 1<<i ms, and at least half of that.
-	EvictedAges Histogram `json:"-"`
+	EvictedAges histogram.Counts `json:"-"`
 }
 
-// Latency is a histogram of the requests of one kind that came by one transport: Operation,
-// Transport, and the histogram Nanoseconds.
-type Latency = latency.Latency
-
-// Histogram has buckets of powers of two: N[i] counts values below 1<<i and at least half of that, the
-// last one all others; Sum is the sum of all.
-type Histogram = histogram.Counts
+// Latency is a histogram of the requests of one kind that came by one transport.
+type Latency struct {
+	Operation, Transport string
+	Nanoseconds          histogram.Counts
+}
 
 // Modes of clients.
 const (
@@ -108,7 +106,7 @@ func (s *Server) Stats() Stats {
 		Streams: streams, Items: n.Items, Bytes: n.Arena.Live, Memory: n.Arena.Total, Quarantine: n.Arena.Quarantine, Table: n.Table, Clients: len(s.clients) - streams,
 		Gets: n.Gets, Hits: n.Hits, Sets: n.Sets, Stored: n.Stored, Reported: n.Reports, Evicted: n.Evicted, EvictedIdle: time.Duration(n.EvictedIdle) * time.Millisecond, Moved: n.Moved, Expired: n.Expired,
 		Flushes: n.Flushes, NoMemory: n.NoMemory, Cut: n.Cut - s.through.absent, Epoch: s.epoch, DC: s.throughStats(),
-		Modes: modes, Sizes: s.sizes(), Latencies: s.latency.Load(), EvictedAges: s.store.EvictedAges(),
+		Modes: modes, Sizes: s.sizes(), Latencies: latency.Load[Latency](&s.latency), EvictedAges: s.store.EvictedAges(),
 	}
 }
 

@@ -25,7 +25,8 @@ const module = "github.com/goverbs/goverbs/"
 // its own. What is not named here may import all.
 var below = map[string][]string{
 	"cgo":                {},
-	"internal":           {},
+	"histogram":          {},
+	"internal":           {"histogram"},
 	"verbs":              {"cgo", "verbs/netpath", "internal"},
 	"verbs/netpath":      {"internal"},
 	"verbs/rdmacm":       {"verbs", "verbs/netpath", "cgo", "internal"},
@@ -50,13 +51,13 @@ var below = map[string][]string{
 	"lockoffload/internal/memory":  {"internal"},
 	"lockoffload/internal/broker":  {},
 	"lockoffload/internal/machine": {"lockoffload/internal/wire", "lockoffload/internal/memory", "lockoffload/internal/broker", "internal"},
-	"pacer":                        {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
-	"cache":                        {"verbs", "verbs/netpath", "verbs/rdmacm", "dc", "srd", "lockoffload", "pacer", "internal", "cache/kv", "cache/internal", "cache/internal/driver"},
-	"cache/server":                 {"verbs", "dc", "lockoffload", "internal", "cache/kv", "cache/internal", "cache/internal/driver"},
+	"pacer":                        {"histogram", "verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
+	"cache":                        {"histogram", "verbs", "verbs/netpath", "verbs/rdmacm", "dc", "srd", "lockoffload", "pacer", "internal", "cache/kv", "cache/internal", "cache/internal/driver"},
+	"cache/server":                 {"histogram", "verbs", "dc", "lockoffload", "internal", "cache/kv", "cache/internal", "cache/internal/driver"},
 	"cache/gateway":                {"cache/kv", "cache/internal", "internal"}, // over any store
 	"cache/cluster":                {"dc", "cache", "cache/server", "cache/kv", "cache/internal", "internal"},
 	"cache/kv":                     {},
-	"cache/internal":               {"cache/kv", "internal"},
+	"cache/internal":               {"histogram", "cache/kv", "internal"},
 	// What client and server share on the device.
 	"cache/internal/driver":           {"cache/kv", "cache/internal", "verbs"},
 	"cache/internal/driver/simulated": {"dc", "verbs"}, // for tests alone

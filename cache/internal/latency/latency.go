@@ -6,7 +6,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/cache/kv"
-	"github.com/goverbs/goverbs/internal/histogram"
+	"github.com/goverbs/goverbs/histogram"
 )
 
 // Op is a kind of operation.
@@ -76,21 +76,15 @@ func (t *Table) AddTimes(by Transport, op Op, took time.Duration, n uint64) {
 	t.all[by][op].AddTimes(uint64(max(took, 0)), n)
 }
 
-// Latency is how long the operations of one kind took that went by one transport.
-type Latency struct {
-	Operation string // get, touch, store, delete, arith, flush, read, get_multi or set_multi
-	Transport string // rdma, dc, tcp or gateway
-	// Nanoseconds is the histogram: entry i of N counts the operations that took less than
-	// 1<<i ns, and at least half of that; Sum is the time of all of them.
-	Nanoseconds histogram.Counts
-}
-
-// Load returns the histograms that have any operation.
-func (t *Table) Load() (out []Latency) {
+// Load returns the histograms that have any operation, as Latency of package cache or server.
+func Load[L ~struct {
+	Operation, Transport string
+	Nanoseconds          histogram.Counts
+}](t *Table) (out []L) {
 	for by := range t.all {
 		for op := range t.all[by] {
 			if h := t.all[by][op].Load(); h.Total() > 0 {
-				out = append(out, Latency{opNames[op], transportNames[by], h})
+				out = append(out, L{opNames[op], transportNames[by], h})
 			}
 		}
 	}

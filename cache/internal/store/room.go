@@ -2,7 +2,7 @@ package store
 
 import (
 	"github.com/goverbs/goverbs/cache/internal/wire"
-	"github.com/goverbs/goverbs/internal/histogram"
+	"github.com/goverbs/goverbs/histogram"
 )
 
 // reserve is the part of the arena that is kept for quarantine, and to move records.

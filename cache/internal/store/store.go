@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/table"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/cache/kv"
-	"github.com/goverbs/goverbs/internal/histogram"
+	"github.com/goverbs/goverbs/histogram"
 )
 
 // Config is what a store is made of. Times are in ms.

@@ -148,11 +148,11 @@ func fairness() harness.Benchmark {
 // sub-READ, and all together four fifths of the link's rate, so that nothing waits in
 // front of it; in the other all of the threshold.
 func classHigh() harness.Benchmark {
-	const slice = 16 << 10
+	const slice, response = 16 << 10, 16<<10 + 4*66 // with headers
 	side := func(name string, bulkCap int64) harness.Side {
 		cfg := pacer.Config{MTU: 4096, Header: 66, Slice: slice, Threshold: 40 << 10, Classes: []pacer.Class{{Name: "bulk", Cap: bulkCap}, {Name: "high", Priority: 1}}}
 		if bulkCap > 0 {
-			cfg.Rate, cfg.Burst = 0.8*linkRate/8, cfg.RspPktLen(slice)
+			cfg.Rate, cfg.Burst = 0.8*linkRate/8, response
 		}
 		alone := readers{small: 4 << 10, class: 1, rate: linkRate, queue: linkQueue, span: time.Second, pacer: &cfg}
 		beside := alone
@@ -163,7 +163,7 @@ func classHigh() harness.Benchmark {
 				return make([]float64, 4), err
 			}
 			v, err := beside.pass(ctx)
-			one := float64(cfg.RspPktLen(slice)) / (linkRate / 8) * 1000
+			one := float64(response) / (linkRate / 8) * 1000
 			return []float64{v[probeP99] / (1.5*base[probeP99] + one), base[probeP99], v[probeP99], v[ofLink]}, err
 		}}
 	}

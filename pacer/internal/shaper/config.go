@@ -8,17 +8,12 @@ import (
 	"github.com/goverbs/goverbs/internal/operr"
 )
 
-// Policy is the way in which units are chosen within a class.
+// Policy is the way in which units are chosen within a class. Package pacer says more.
 type Policy uint8
 
 const (
-	// RoundRobin takes them in turn, a request packet each. The one that went longest ago
-	// is the next, so that a unit that is passed over does not lose its turn.
 	RoundRobin Policy = iota
-	// Priority takes the flow of the highest priority.
 	Priority
-	// Deficit takes them in turn and lets each send bytes in proportion to its weight,
-	// whatever the length of its requests.
 	Deficit
 	policies
 )
@@ -36,52 +31,33 @@ const (
 	maxHeader  = 1 << 16
 )
 
-// Class is a traffic shaping class.
-type Class struct {
-	Name string // in statistics
-	// Weight is its share among classes of the same priority; 0 means 1.
-	Weight int
-	// Priority: a higher one goes first.
-	Priority int
-	// Cap is how many response bytes it may have outstanding; 0 means no cap.
-	Cap int64
+// Class and Config are those of package pacer, which says what the fields are.
+type Class = struct {
+	Name             string
+	Weight, Priority int
+	Cap              int64
 }
 
-// Config says what the limits are. Bytes are those on the wire, with headers. Zero values are
-// replaced by defaults.
 type Config struct {
-	// Threshold is how many response bytes may be outstanding, small ones included; 0 means four
-	// slices, 65 KiB.
 	Threshold int64
-	// Reserve is the part of the threshold that only small requests use; 0 means an eighth of
-	// it, at most 4 KiB.
-	Reserve  int64
-	Small    int     // a GET of up to so many bytes is small; 0 means 512
-	Rate     float64 // bytes solicited in a second; 0 means no bound
-	Burst    int64   // bytes that may be solicited at once; 0 means two slices
-	Outbound float64 // bytes of PUTs in a second; 0 means no bound
-	OutBurst int64   // bytes of PUTs that may be sent at once; 0 means 256 KiB
-
-	MTU    int // bytes of data in a packet; 0 means the device's, or 4096
-	Header int // bytes of headers of a packet; 0 means 66
-	// Slice is how many bytes a sub-request has, rounded down to a multiple of the MTU; 0 means
-	// 16 KiB, and a negative value that READs are not cut.
-	Slice  int
-	Units  int    // slicing units; 0 means 16
-	Ord    int    // request packets that a unit may have outstanding; 0 means 128
-	Device int    // GETs and atomics that the device may have outstanding; 0 means no limit
-	Policy Policy // among the requests of one class
-	// Overdue is the time after which a response does not count any more, if nothing of it or
-	// of its queue pair came, and as long again for each 64 KiB that are
-	// outstanding; 0 means 200 ms, a negative one never.
-	Overdue time.Duration
-	// MaxPasses is how often a flow is passed over before others wait for it; 0 means 16.
+	Reserve   int64
+	Small     int
+	Rate      float64
+	Burst     int64
+	Outbound  float64
+	OutBurst  int64
+	MTU       int
+	Header    int
+	Slice     int
+	Units     int
+	Ord       int
+	Device    int
+	Policy    Policy
+	Overdue   time.Duration
 	MaxPasses int
-	Classes   []Class // empty means one
-	// Tune finds the threshold: Threshold is then where it begins. The delays of all flows
-	// are taken together, so peers should be of about the same distance.
-	Tune    bool
-	TuneMax int64 // the threshold it may reach; 0 means 64 MiB
+	Classes   []Class
+	Tune      bool
+	TuneMax   int64
 }
 
 // ErrConfig: a value that makes no sense.

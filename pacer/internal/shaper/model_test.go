@@ -253,7 +253,7 @@ func (m *model) check() {
 		m.fatal("outstanding %d, small %d, sending %d, alive %d; want %d, %d, %d, %d", m.s.Outstanding(), m.s.small, m.s.Sending(), m.s.alive, out, small, sending, len(m.reqs))
 	}
 	for i, want := range classes {
-		if st := m.s.Stats().Classes[i]; st.Outstanding != want {
+		if st := m.s.ClassStats(i); st.Outstanding != want {
 			m.fatal("class %d has %d, want %d", i, st.Outstanding, want)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/internal/histogram"
+	"github.com/goverbs/goverbs/histogram"
 )
 
 // bench is a shaper with flows named by their index.
@@ -183,8 +183,7 @@ func TestWaitsAreCounted(t *testing.T) {
 		b.s.Free(r)
 		want.Add(uint64(max(wait, 0)))
 	}
-	st := b.s.Stats().Classes[0]
-	require.Equal(t, want, st.Waits)
+	require.Equal(t, want, b.s.ClassStats(0).Waits)
 }
 
 // A response that would exceed the threshold is passed over, the next one goes, and

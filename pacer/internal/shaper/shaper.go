@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/histogram"
+	"github.com/goverbs/goverbs/histogram"
 )
 
 // Shaper is the state of one pacer. The zero value is not ready: see New.
@@ -51,32 +51,21 @@ type Shaper struct {
 	stats       Stats
 }
 
-// Stats are counters and gauges.
+// Stats and ClassStats are those of package pacer, which says what the fields are.
 type Stats struct {
-	Outstanding int64        // response bytes
-	Sending     int64        // bytes of PUTs under way
-	Threshold   int64        // response bytes that may be outstanding now
-	Alive       int          // requests that are not over
-	Granted     uint64       // request packets
-	Solicited   uint64       // response bytes asked for
-	Passes      uint64       // a unit was passed over for another
-	Reissued    uint64       // pieces of READs issued again
-	Failed      uint64       // request packets that failed
-	Probes      uint64       // times that the tuner measured the delay of the idle path
-	Floods      uint64       // times that the interface could not absorb what came
-	Overdue     uint64       // request packets that came too late, or not yet: others had their credit
-	Classes     []ClassStats // in the order of Config.Classes
+	Outstanding, Sending, Threshold int64
+	Alive                           int
+	Granted, Solicited, Passes      uint64
+	Reissued, Failed, Probes        uint64
+	Floods, Overdue                 uint64
 }
 
-// ClassStats are the counters and gauges of a class.
 type ClassStats struct {
-	Name        string           // of the class
-	Outstanding int64            // response bytes
-	Queued      int              // requests that are not granted as a whole
-	Granted     uint64           // request packets
-	Solicited   uint64           // response bytes asked for
-	Passes      uint64           // a request was passed over for another
-	Waits       histogram.Counts // until the first grant of each request, in nanoseconds
+	Name                       string
+	Outstanding                int64
+	Queued                     int
+	Granted, Solicited, Passes uint64
+	Waits                      histogram.Counts
 }
 
 type class struct {
@@ -214,12 +203,14 @@ func (s *Shaper) Sending() int64 { return s.sending }
 func (s *Shaper) Stats() Stats {
 	st := s.stats
 	st.Outstanding, st.Sending, st.Threshold, st.Alive = s.outstanding, s.sending, s.Threshold(), s.alive
-	for i := range s.classes {
-		c := s.classes[i].ClassStats
-		c.Name, c.Queued = s.classes[i].Class.Name, s.classes[i].queued
-		st.Classes = append(st.Classes, c)
-	}
 	return st
+}
+
+// ClassStats returns those of class i.
+func (s *Shaper) ClassStats(i int) ClassStats {
+	c := s.classes[i].ClassStats
+	c.Name, c.Queued = s.classes[i].Class.Name, s.classes[i].queued
+	return c
 }
 
 // Classes returns the number of classes.

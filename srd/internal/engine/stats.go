@@ -7,23 +7,20 @@ import (
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
-// PeerStats describe a peer.
+// PeerStats and PathStats are those of package srd, which says what the fields are.
 type PeerStats struct {
-	Addr        wire.Addr
-	Established bool
-	UnderWay    int // packets
-	Window      int // that may be: as the network allows
-	Grant       int // and the peer
-	Paths       []PathStats
+	Addr                    wire.Addr
+	Established             bool
+	UnderWay, Window, Grant int
+	Paths                   []PathStats
 }
 
-// PathStats describe a path to a peer that is not idle.
 type PathStats struct {
-	RoundTrip, MinRTT time.Duration // smoothed, and the shortest
-	Loss              float64       // share of the last packets that was lost
-	Sent              uint64        // packets
-	UnderWay          int           // packets
-	Suspect, Retired  bool          // out of use, and probed: for now, or until enough probes come back
+	RoundTrip, MinRTT time.Duration
+	Loss              float64
+	Sent              uint64
+	UnderWay          int
+	Suspect, Retired  bool
 }
 
 // Peers calls f for each peer. f must not keep its argument.

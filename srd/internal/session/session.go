@@ -91,23 +91,13 @@ type Sessions struct {
 	replies replyQueue
 }
 
-// Stats are the counters of an endpoint.
+// Stats are those of package srd, which says what the fields are.
 type Stats struct {
-	Sent, Received      uint64 // packets
-	Retransmitted       uint64 // packets
-	Timeouts, Probes    uint64
-	Responses           uint64 // that were sent alone, not with a message
-	Duplicates, Beyond  uint64 // packets that had arrived before, or found no memory and come again
-	Delivered, Refused  uint64 // messages that arrived
-	Sessions, Forgotten uint64 // peers
-	Retired, Revived    uint64 // paths
-	Broken              uint64 // queue pairs that the device gave up, with what was in them
-
-	// Packets of unauthenticated peers or former peers: malformed ones, and those with wrong
-	// tokens, sources, cookies or keys.
-	Malformed, WrongToken, WrongSource, WrongCookie, WrongKey uint64
-	OldEpoch, Bogus                                           uint64 // of theirs: of old epochs, and with contents that no peer sends
-	Resets, Challenges, Unanswered                            uint64 // replies to them, and replies not sent since there were too many
+	Sent, Received, Retransmitted, Timeouts, Probes, Responses uint64
+	Duplicates, Beyond, Delivered, Refused                     uint64
+	Sessions, Forgotten, Retired, Revived, Broken              uint64
+	Malformed, WrongToken, WrongSource, WrongCookie, WrongKey  uint64
+	OldEpoch, Bogus, Resets, Challenges, Unanswered            uint64
 }
 
 // Init prepares the sessions of a machine. cfg has its defaults.

@@ -4,7 +4,7 @@ package api
 import (
 	"log/slog"
 
-	"github.com/goverbs/goverbs/internal/histogram"
+	"github.com/goverbs/goverbs/internal/nldev"
 	"github.com/goverbs/goverbs/internal/operr"
 	"github.com/goverbs/goverbs/internal/pending"
 	"github.com/goverbs/goverbs/verbs"
@@ -18,11 +18,8 @@ type Config struct {
 	Logger *slog.Logger // nil is the default one
 }
 
-// Counts has fields that nothing here names.
-type Counts = histogram.Counts
-
-// Named has the fields N and Sum.
-type Named = histogram.Counts
+// Peer is a struct with the fields Index and Name.
+type Peer = nldev.Device
 
 // OpError is another one.
 type OpError struct{ Op string }
@@ -34,7 +31,7 @@ var (
 )
 
 // Found returns what no other module can name, and takes what it can.
-func Found(Counts, *Config) (*pending.Conns, map[string][]private) { return nil, nil }
+func Found(Peer, *Config) (*pending.Conns, map[string][]private) { return nil, nil }
 
 // Table is one in a field.
 type Table struct {
