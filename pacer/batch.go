@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goverbs/goverbs/pacer/internal/shaper"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -119,29 +118,4 @@ func (b *Batch) PostContext(ctx context.Context) (n int, err error) {
 		}
 	}
 	return n, nil
-}
-
-// submit makes a command of a request. If it may go at once, it is added to the batch that is
-// posted next, and the caller must call flush.
-func (q *QP) submit(w *work, c *call, now time.Duration) (shaper.Request, error) {
-	p := q.p
-	at, sub, granted, err := p.s.Admit(q.flow, shaper.Command{Kind: w.kind(), Length: w.length, Class: w.class, Fence: w.Flags&verbs.Fence != 0}, now)
-	if err != nil {
-		return at, err
-	}
-	r := p.request(at)
-	if granted && !q.cfg.Reissue { // it is posted once, and from w
-		r.ID, r.Op, r.length = w.ID, w.Op, w.length
-	} else {
-		r.copyFrom(w)
-		if !granted {
-			r.keep()
-		}
-	}
-	r.qp, r.call, r.had, r.failed = q, c, false, false
-	r.place = q.enter(at, c != nil || w.Flags&verbs.Signaled != 0 || q.signalsAll)
-	if granted {
-		q.add(sub, w, w.Flags, 0, w.length)
-	}
-	return at, nil
 }

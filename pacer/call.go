@@ -11,13 +11,6 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// call is a request that a goroutine waits for.
-type call struct {
-	waiter   verbs.Waiter
-	wc       verbs.WC
-	complete bool
-}
-
 // calls are those that are not in use.
 var calls = sync.Pool{New: func() any { return new(call) }}
 
@@ -115,4 +108,46 @@ func (q *QP) result(ctx context.Context, c *call) error {
 		return ctx.Err()
 	}
 	return opError("READ on", q.name, c.wc.Err())
+}
+
+// takes returns nil if another request is taken, or the reason why not.
+func (q *QP) takes() error {
+	switch {
+	case q.closed:
+		return ErrClosed
+	case q.cq.lost != nil:
+		return q.cq.lost
+	case q.full():
+		return verbs.ErrQueueFull
+	}
+	return nil
+}
+
+// full reports whether the queue has no room: for requests under way or completions not taken,
+// or in the order of posting.
+func (q *QP) full() bool {
+	return q.used >= len(q.order) || q.tail-q.head == uint64(len(q.order))
+}
+
+// share passes the token on if places are left: one token may stand for several places.
+func (q *QP) share() {
+	if !q.full() {
+		q.roomAgain()
+	}
+}
+
+// awaitRoom waits until there may be room again, or for the context's end. It is called when the
+// queue is full. p.mu must be held; awaitRoom releases it meanwhile.
+func (q *QP) awaitRoom(ctx context.Context) (err error) {
+	p := q.p
+	q.waiting++
+	p.unlock()
+	select {
+	case <-q.vacant:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	p.mu.Lock()
+	q.waiting--
+	return err
 }

@@ -56,6 +56,18 @@ type Class = struct {
 // Policy is the way in which requests of one class are chosen.
 type Policy = shaper.Policy
 
+// FlowConfig says how a queue pair is paced.
+type FlowConfig struct {
+	Class    int // of its batches, unless they say otherwise
+	Weight   int // for the policy Deficit; 0 means 1
+	Priority int // for the policy Priority
+	// Reissue keeps READs with pieces that failed, instead of completing them with the
+	// error: [QP.Recover] has those pieces issued again. [verbs.QP.Done] is closed when
+	// Recover is due. Other requests that the connection lost complete with their error
+	// at once.
+	Reissue bool
+}
+
 const (
 	// RoundRobin takes them in turn, a request packet each. The one that went longest ago is the
 	// next, so that a request that is passed over does not lose its turn.

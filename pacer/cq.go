@@ -3,41 +3,11 @@ package pacer
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/goverbs/goverbs/pacer/internal/shaper"
 	"github.com/goverbs/goverbs/verbs"
 )
-
-// CQ is a completion queue of paced queue pairs. Its calls are those of [verbs.CQ]:
-// each request completes once, whatever it was cut into, under the number that the
-// program gave it.
-type CQ struct {
-	p  *Pacer
-	cq *verbs.CQ
-	d  *verbs.Dispatcher
-
-	turn chan struct{} // has a token while a goroutine is in Wait
-
-	// Under the pacer's lock.
-	qps        []*QP
-	users      int
-	ready      []taken // a ring
-	head, size int
-	waiter     verbs.Waiter
-	nobody     verbs.Waiter // waking it wakes the goroutine that polls for all
-	waits      bool
-	woken      bool // waiters have to be woken: it is in the pacer's list
-	delivering bool
-	lost       error
-	losing     sync.Once
-}
-
-type taken struct {
-	wc verbs.WC
-	q  *QP
-}
 
 // queue returns the CQ of a completion queue, prepared for one more queue pair.
 func (p *Pacer) queue(cq *verbs.CQ) (*CQ, error) {
@@ -84,40 +54,11 @@ func (p *Pacer) paces(qp *verbs.QP, cq *verbs.CQ) bool {
 	return c != nil && slices.ContainsFunc(c.qps, func(q *QP) bool { return q.qp == qp })
 }
 
-// wakeWaiters makes the active poller check its waiters again: what they wait for came without
-// a completion.
-func (c *CQ) wakeWaiters() {
-	if !c.delivering && !c.woken {
-		c.woken = true
-		c.p.wakes = append(c.p.wakes, c)
-	}
-}
-
 // settle returns when all completions that are there now are handed out, also the ones that
 // another goroutine has taken already.
 func (c *CQ) settle() {
 	if d, err := c.cq.Dispatch((*engine)(c), 1); err == nil {
 		d.Close()
-	}
-}
-
-func (c *CQ) push(wc *verbs.WC, q *QP) {
-	if q != nil && q.closed {
-		return
-	}
-	if c.size == len(c.ready) {
-		more := make([]taken, max(2*len(c.ready), 256))
-		for i := range c.size {
-			more[i] = c.ready[(c.head+i)%len(c.ready)]
-		}
-		c.ready, c.head = more, 0
-	}
-	t := &c.ready[(c.head+c.size)%len(c.ready)]
-	t.wc, t.q = *wc, q
-	c.size++
-	if c.waits {
-		c.waiter.Wake()
-		c.wakeWaiters()
 	}
 }
 

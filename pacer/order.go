@@ -1,64 +1,10 @@
 package pacer
 
 import (
-	"context"
-
 	"github.com/goverbs/goverbs/pacer/internal/shaper"
 	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/driver"
 )
-
-// entry is a request's place in the order of its queue pair.
-type entry struct {
-	request   shaper.Request
-	signaled  bool
-	done      bool
-	delivered bool
-	wc        verbs.WC
-	call      *call
-}
-
-// full reports whether the queue has no room: for requests under way or completions not taken,
-// or in the order of posting.
-func (q *QP) full() bool {
-	return q.used >= len(q.order) || q.tail-q.head == uint64(len(q.order))
-}
-
-// takes returns nil if another request is taken, or the reason why not.
-func (q *QP) takes() error {
-	switch {
-	case q.closed:
-		return ErrClosed
-	case q.cq.lost != nil:
-		return q.cq.lost
-	case q.full():
-		return verbs.ErrQueueFull
-	}
-	return nil
-}
-
-// share passes the token on if places are left: one token may stand for several places.
-func (q *QP) share() {
-	if !q.full() {
-		q.roomAgain()
-	}
-}
-
-// awaitRoom waits until there may be room again, or for the context's end. It is called when the
-// queue is full. p.mu must be held; awaitRoom releases it meanwhile.
-func (q *QP) awaitRoom(ctx context.Context) (err error) {
-	p := q.p
-	q.waiting++
-	p.unlock()
-	select {
-	case <-q.vacant:
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	p.mu.Lock()
-	q.waiting--
-	return err
-}
 
 // enter takes the next place in the order of posting.
 func (q *QP) enter(at shaper.Request, signaled bool) int {
@@ -143,6 +89,35 @@ func (q *QP) hand(e *entry) {
 		q.cq.push(&e.wc, q)
 	default:
 		q.vacate()
+	}
+}
+
+func (c *CQ) push(wc *verbs.WC, q *QP) {
+	if q != nil && q.closed {
+		return
+	}
+	if c.size == len(c.ready) {
+		more := make([]taken, max(2*len(c.ready), 256))
+		for i := range c.size {
+			more[i] = c.ready[(c.head+i)%len(c.ready)]
+		}
+		c.ready, c.head = more, 0
+	}
+	t := &c.ready[(c.head+c.size)%len(c.ready)]
+	t.wc, t.q = *wc, q
+	c.size++
+	if c.waits {
+		c.waiter.Wake()
+		c.wakeWaiters()
+	}
+}
+
+// wakeWaiters makes the active poller check its waiters again: what they wait for came without
+// a completion.
+func (c *CQ) wakeWaiters() {
+	if !c.delivering && !c.woken {
+		c.woken = true
+		c.p.wakes = append(c.p.wakes, c)
 	}
 }
 

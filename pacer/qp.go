@@ -3,57 +3,11 @@ package pacer
 import (
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/goverbs/goverbs/pacer/internal/shaper"
 	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/driver"
 )
-
-// FlowConfig says how a queue pair is paced.
-type FlowConfig struct {
-	Class    int // of its batches, unless they say otherwise
-	Weight   int // for the policy Deficit; 0 means 1
-	Priority int // for the policy Priority
-	// Reissue keeps READs with pieces that failed, instead of completing them with the
-	// error: [QP.Recover] has those pieces issued again. [verbs.QP.Done] is closed when
-	// Recover is due. Other requests that the connection lost complete with their error
-	// at once.
-	Reissue bool
-}
-
-// QP is a queue pair with paced requests. It has the calls that post to the queue pair, and those
-// of its completion queue; others, such as Connect, go to the queue pair itself.
-type QP struct {
-	*CQ
-	p     *Pacer
-	qp    *verbs.QP
-	cq    *CQ
-	room  *verbs.Dispatcher // for what of it may complete at a time
-	flow  shaper.Flow
-	name  string
-	class int
-	cfg   FlowConfig
-
-	signalsAll bool // see [verbs.QPConfig]
-
-	// Under the pacer's lock.
-	batch   *verbs.Batch
-	adding  []shaper.Sub // in batch
-	scratch []verbs.SGE
-	order   []entry // a ring: requests in the order of posting
-	head    uint64
-	tail    uint64
-	silent  int           // requests in it that are not over, and have no completion
-	used    int           // requests under way, or with a completion that was not taken
-	vacant  chan struct{} // has a token when there is a place, and a goroutine waits for one
-	waiting int
-	down    bool
-	closing bool // Close is under way, and may be refused
-	closed  bool
-
-	ending sync.Mutex // one Close at a time
-}
 
 // Wrap paces a queue pair by the pacer of its device. cq is its send completion queue.
 // It must be an RC queue pair that is connected, and that nothing else posts to. A completion
@@ -171,95 +125,6 @@ func (q *QP) leave() error {
 
 // QP returns the queue pair that is paced.
 func (q *QP) QP() *verbs.QP { return q.qp }
-
-// granted adds a request packet that was held to the batch that is posted next.
-func (q *QP) granted(g shaper.Grant) {
-	w := &q.p.requests[g.Request].work
-	flags := w.Flags
-	if !g.First && !g.Again {
-		flags &^= verbs.Fence // the first piece waited
-	}
-	q.add(g.Sub, w, flags, g.Offset, g.Length)
-}
-
-// add adds a request packet to the batch that is posted next. All are signaled: credit comes
-// back with each.
-func (q *QP) add(sub shaper.Sub, w *work, flags verbs.SendFlags, offset, n int) {
-	alone := w.Op == verbs.WRBindWindow // it fails when it is added if its window was closed since
-	if len(q.adding) == cap(q.adding) || alone {
-		q.flush()
-	}
-	q.adding = append(q.adding, sub)
-	w.add(q.batch, q.cq.d.ID(uint64(sub)), flags|verbs.Signaled, offset, n, q.scratch)
-	if alone {
-		q.flush()
-	}
-}
-
-// flush posts the batch. Requests that are not posted give their credit back.
-func (q *QP) flush() {
-	if len(q.adding) > 0 {
-		q.flushed(q.batch.Post())
-	}
-}
-
-// flushAndLook is flush that looks for completions in the same crossing. What it has found must be
-// dispatched without the pacer's lock.
-func (q *QP) flushAndLook() (found verbs.Polled) {
-	if len(q.adding) > 0 {
-		var n int
-		var err error
-		n, found, err = q.cq.d.PostPoll(q.batch, 0)
-		q.flushed(n, err)
-	}
-	return found
-}
-
-// flushed follows a post that took n requests of the batch.
-func (q *QP) flushed(n int, err error) {
-	if err != nil {
-		for _, sub := range q.adding[n:] {
-			q.fail(sub, nil)
-		}
-	}
-	q.adding = q.adding[:0]
-}
-
-// fail handles the failure of a request packet. wc is its completion, or nil if there will be
-// none.
-func (q *QP) fail(sub shaper.Sub, wc *verbs.WC) {
-	p := q.p
-	at, ok := p.s.RequestOf(sub)
-	if !ok {
-		return
-	}
-	r := &p.requests[at]
-	if q.cfg.Reissue && !q.closed {
-		q.down = true
-		p.s.Down(q.flow)
-	}
-	again := q.down && q.cfg.Reissue && r.Op == verbs.WRRead && !q.closed && lostOnly(wc)
-	if !again && !r.failed {
-		r.failed, r.had = true, wc != nil
-		if wc != nil {
-			r.wc = *wc
-		}
-	}
-	p.s.Failed(sub, again)
-}
-
-// lostOnly reports whether a failed request may succeed on another connection: the request
-// itself was not wrong. Without a completion it was not posted.
-func lostOnly(wc *verbs.WC) bool {
-	if wc == nil {
-		return true
-	}
-	switch wc.Status() {
-	case verbs.WCFlushed, verbs.WCRetryExceeded, verbs.WCRNRRetryExceeded, verbs.WCRemoteAborted, verbs.WCResponseTimeout:
-		return true
-	}
-	return false
-}
 
 // Recover has reconnect bring the queue pair, which is in error, to work again: by
 // [verbs.QP.Quiesce], [verbs.QP.Init] and [verbs.QP.Connect], for instance. What was

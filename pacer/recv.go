@@ -6,13 +6,6 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// recv is the slot of a posted receive.
-type recv struct {
-	id  uint64
-	q   *QP    // nil: the slot is free
-	gen uint64 // counts its uses
-}
-
 // The tag of a receive has, below the bit recvTag, the generation of its slot, and the slot.
 const (
 	recvTag   = 1 << 47
