@@ -27,6 +27,10 @@ const (
 	classes      = 8 * 20 // more than 2 GiB
 )
 
+// throughSlab is how much memory for READs is registered at least: less than elsewhere, since there may
+// be many servers.
+const throughSlab = 16 << 10
+
 // slab is one registration, cut into buffers of one class.
 type slab struct {
 	mr    *verbs.MR
@@ -243,4 +247,12 @@ func (s *session) closeBuffers() {
 	all := slices.Collect(maps.Keys(s.every))
 	s.mu.Unlock()
 	s.deregister(all)
+}
+
+// pd returns the protection domain of the memory that READs go to.
+func (s *session) pd() *verbs.PD {
+	if s.through != nil {
+		return s.through.i.PD()
+	}
+	return s.link.PD()
 }

@@ -8,14 +8,12 @@ import (
 	"log/slog"
 	"net"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/latency"
 	"github.com/goverbs/goverbs/cache/internal/mirror"
-	"github.com/goverbs/goverbs/cache/internal/place"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/dc"
 	"github.com/goverbs/goverbs/internal/backoff"
@@ -113,26 +111,6 @@ type Config struct {
 	PollFor time.Duration
 	// Logger is told of connections that end; nil: silent.
 	Logger *slog.Logger
-}
-
-// Client is a client of one server. It is safe for any number of goroutines. Keys and values that
-// are passed in are the caller's again when a call returns. A change of which the outcome is not
-// known fails with [ErrOutcomeUnknown], and a call without a connection with [ErrUnavailable].
-type Client struct {
-	address string
-	id      [16]byte // random
-	cfg     Config
-	placed  func(*place.Message) // is called with each placement of the server; nil: of a client of one server
-	ctx     context.Context      // ends with Close
-	stop    context.CancelFunc
-	keeping chan struct{} // closed when keep returns
-
-	now     atomic.Pointer[session] // nil while there is no connection
-	mu      sync.Mutex              // of what follows
-	changed chan struct{}           // closed when now changes
-	failure error                   // of the last attempt to connect
-	count   counters
-	latency latency.Table
 }
 
 type counters struct {
@@ -278,6 +256,12 @@ func (c *Client) keep(s *session) {
 // respond is soon tried again, and not at TCP's ever longer intervals.
 const attempt = 10 * time.Second
 
+// Why there is no connection: the first attempt has not ended, or took too long.
+var (
+	errConnecting = errors.New("connecting")
+	errNoReply    = fmt.Errorf("no reply within %v", attempt)
+)
+
 // again connects, retrying until there is a session; it returns nil when the client closes.
 func (c *Client) again() *session {
 	pause := backoff.New(10*time.Millisecond, time.Second)
@@ -309,36 +293,6 @@ func (c *Client) set(s *session, failure error) {
 	c.failure = failure
 	close(c.changed)
 	c.changed = make(chan struct{})
-}
-
-// session returns the current session, and waits for one if there is none or it has ended.
-func (c *Client) session(ctx context.Context) (*session, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if s := c.now.Load(); s != nil && !s.ended.Load() {
-		return s, nil
-	}
-	for {
-		c.mu.Lock()
-		changed, failure := c.changed, c.failure
-		c.mu.Unlock()
-		switch s := c.now.Load(); {
-		case c.ctx.Err() != nil:
-			return nil, ErrClosed
-		case s != nil && !s.ended.Load():
-			return s, nil
-		case c.cfg.FailFast:
-			return nil, c.unavailable(s, failure)
-		}
-		select {
-		case <-changed:
-		case <-c.ctx.Done():
-			return nil, ErrClosed
-		case <-ctx.Done():
-			return nil, errors.Join(ctx.Err(), failure)
-		}
-	}
 }
 
 // unavailable returns ErrUnavailable with the reason: the last connection has ended, or

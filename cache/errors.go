@@ -56,12 +56,6 @@ var errNoTarget = errors.New("the server has no target to READ through")
 // errReplaced is the end of a session when there is a better one.
 var errReplaced = errors.New("there is a better connection now")
 
-// Why there is no connection: the first attempt has not ended, or took too long.
-var (
-	errConnecting = errors.New("connecting")
-	errNoReply    = fmt.Errorf("no reply within %v", attempt)
-)
-
 func opError(op string, key []byte, err error) error {
 	if len(key) == 0 {
 		return fmt.Errorf("cache: %s: %w", op, err)

@@ -3,22 +3,14 @@ package cache
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 
 	"github.com/goverbs/goverbs/cache/internal/latency"
 	"github.com/goverbs/goverbs/cache/internal/mirror"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/cache/kv"
+	"github.com/goverbs/goverbs/verbs"
 )
-
-// Item is a record, as Get returns and Set takes it.
-type Item struct {
-	Value []byte
-	Flags uint32 // the program's
-	// CAS is the number of this record, for CompareAndSwap.
-	CAS uint64
-}
 
 // Get returns the record of a key. Its value is a copy that belongs to the caller. Without a
 // record the error matches [ErrNotFound].
@@ -195,6 +187,32 @@ func (s *session) try(ctx context.Context, e *wire.Entry, key, dst []byte, grow 
 	return it, v, nil
 }
 
+// readInto READs n bytes into a buffer: at once, or in parts under the pacer.
+func (s *session) readInto(ctx context.Context, b *buffer, n int, from verbs.Region, off uint64) error {
+	if !s.c.paced(n) {
+		s.c.count.reads.Add(1)
+		return s.readOne(ctx, from.At(off), b.mr.SGE(b.off, n))
+	}
+	f, err := s.newFlow(ctx)
+	if err != nil {
+		return err
+	}
+	return f.end(f.record(b, n, from, off))
+}
+
+// readOne READs one thing.
+func (s *session) readOne(ctx context.Context, from verbs.Remote, to verbs.SGE) error {
+	h := s.through
+	if h == nil {
+		return s.read.Read(ctx, from, to)
+	}
+	w, err := h.open()
+	if err != nil {
+		return err
+	}
+	return h.over(ctx, w, h.i.Do(ctx, w.peer, readRequest(from, to)))
+}
+
 // An entry's record is gone: what became of it is found without the server's processor.
 const (
 	// changed is the verdict that the bucket says what became of it, by two more READs.
@@ -206,29 +224,6 @@ const (
 // maxForwards is how many tombstones are followed, from one to the next, before the bucket is READ, which
 // has the last record.
 const maxForwards = 2
-
-// into copies a value to dst, or, if it may grow and has no room, to new memory. Without that a value
-// that does not fit is returned for its length alone, see [shortened].
-func into(value, dst []byte, grow bool) []byte {
-	if grow {
-		if dst == nil || cap(dst) < len(value) {
-			dst = make([]byte, 0, len(value))
-		}
-		return append(dst[:0], value...)
-	}
-	if len(value) > len(dst) {
-		return value // not to be looked at: only its length is
-	}
-	return dst[:copy(dst, value)]
-}
-
-func shortened(it Item, dst []byte, grow bool) (Item, error) {
-	if n := len(it.Value); !grow && n > len(dst) {
-		it.Value = nil
-		return it, fmt.Errorf("%w: %d bytes, room for %d", ErrShort, n, len(dst))
-	}
-	return it, nil
-}
 
 // failed returns the cause of a READ's error: the context's error, the pacer's, or errEnded;
 // nil if the server is to be asked.

@@ -43,19 +43,6 @@ func pacerError(err error) error {
 	return fmt.Errorf("%w: %v", ErrPacer, err)
 }
 
-// readInto READs n bytes into a buffer: at once, or in parts under the pacer.
-func (s *session) readInto(ctx context.Context, b *buffer, n int, from verbs.Region, off uint64) error {
-	if !s.c.paced(n) {
-		s.c.count.reads.Add(1)
-		return s.readOne(ctx, from.At(off), b.mr.SGE(b.off, n))
-	}
-	f, err := s.newFlow(ctx)
-	if err != nil {
-		return err
-	}
-	return f.end(f.record(b, n, from, off))
-}
-
 // flow is what one call READs under the pacer: one part after the other as there is credit, several
 // of them under way at a time.
 type flow struct {

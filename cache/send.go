@@ -1,6 +1,8 @@
 package cache
 
 import (
+	"time"
+
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
@@ -113,4 +115,23 @@ func (s *session) appendTold(out []byte, report *wire.Report) []byte {
 		out = wire.AppendReport(out, report)
 	}
 	return out
+}
+
+// tellAgain has the horizon sent once more, a little later, if what is sent now is not all: READs that were under way
+// when the server asked may be over by then. mu must be held.
+func (s *session) tellAgain() {
+	if s.soon == nil {
+		s.soon = time.AfterFunc(again, s.tellRest)
+	} else {
+		s.soon.Reset(again)
+	}
+}
+
+func (s *session) tellRest() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.said.Quiet < s.said.Applied && !s.ended.Load() {
+		s.tell = true
+		s.signal()
+	}
 }

@@ -13,10 +13,62 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/greet"
+	"github.com/goverbs/goverbs/cache/internal/latency"
 	"github.com/goverbs/goverbs/cache/internal/mirror"
+	"github.com/goverbs/goverbs/cache/internal/place"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
 )
+
+// Client is a client of one server. It is safe for any number of goroutines. Keys and values that
+// are passed in are the caller's again when a call returns. A change of which the outcome is not
+// known fails with [ErrOutcomeUnknown], and a call without a connection with [ErrUnavailable].
+type Client struct {
+	address string
+	id      [16]byte // random
+	cfg     Config
+	placed  func(*place.Message) // is called with each placement of the server; nil: of a client of one server
+	ctx     context.Context      // ends with Close
+	stop    context.CancelFunc
+	keeping chan struct{} // closed when keep returns
+
+	now     atomic.Pointer[session] // nil while there is no connection
+	mu      sync.Mutex              // of what follows
+	changed chan struct{}           // closed when now changes
+	failure error                   // of the last attempt to connect
+	count   counters
+	latency latency.Table
+}
+
+// session returns the current session, and waits for one if there is none or it has ended.
+func (c *Client) session(ctx context.Context) (*session, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if s := c.now.Load(); s != nil && !s.ended.Load() {
+		return s, nil
+	}
+	for {
+		c.mu.Lock()
+		changed, failure := c.changed, c.failure
+		c.mu.Unlock()
+		switch s := c.now.Load(); {
+		case c.ctx.Err() != nil:
+			return nil, ErrClosed
+		case s != nil && !s.ended.Load():
+			return s, nil
+		case c.cfg.FailFast:
+			return nil, c.unavailable(s, failure)
+		}
+		select {
+		case <-changed:
+		case <-c.ctx.Done():
+			return nil, ErrClosed
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), failure)
+		}
+	}
+}
 
 const (
 	receives = 64      // frames of the server that may wait: 256 KiB
@@ -343,24 +395,5 @@ func (s *session) signal() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
-	}
-}
-
-// tellAgain has the horizon sent once more, a little later, if what is sent now is not all: READs that were under way
-// when the server asked may be over by then. mu must be held.
-func (s *session) tellAgain() {
-	if s.soon == nil {
-		s.soon = time.AfterFunc(again, s.tellRest)
-	} else {
-		s.soon.Reset(again)
-	}
-}
-
-func (s *session) tellRest() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.said.Quiet < s.said.Applied && !s.ended.Load() {
-		s.tell = true
-		s.signal()
 	}
 }

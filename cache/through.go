@@ -22,10 +22,6 @@ const blockedFor = time.Second
 // client says nothing of how far it is, so that must be well below half of a lease.
 const throughWait = time.Second
 
-// throughSlab is how much memory for READs is registered at least: less than elsewhere, since there may
-// be many servers.
-const throughSlab = 16 << 10
-
 // throughQueue is what stands for a send queue's length, half of which is for parts of long values.
 const throughQueue = 64
 
@@ -250,19 +246,6 @@ func readRequest(from verbs.Remote, to verbs.SGE) dc.Request {
 	return dc.Request{Op: dc.Read, Remote: from, Local: to, Timeout: throughWait}
 }
 
-// readOne READs one thing.
-func (s *session) readOne(ctx context.Context, from verbs.Remote, to verbs.SGE) error {
-	h := s.through
-	if h == nil {
-		return s.read.Read(ctx, from, to)
-	}
-	w, err := h.open()
-	if err != nil {
-		return err
-	}
-	return h.over(ctx, w, h.i.Do(ctx, w.peer, readRequest(from, to)))
-}
-
 // open returns the target to READ through, unless it is blocked.
 func (h *through) open() (*way, error) {
 	w := h.now.Load()
@@ -350,14 +333,6 @@ func (s *session) notThrough(ctx context.Context) error {
 	}
 	s.c.count.blocked.Add(1)
 	return nil
-}
-
-// pd returns the protection domain of the memory that READs go to.
-func (s *session) pd() *verbs.PD {
-	if s.through != nil {
-		return s.through.i.PD()
-	}
-	return s.link.PD()
 }
 
 // sendQueue returns how many READs may be posted.

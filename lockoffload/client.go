@@ -162,6 +162,14 @@ func (c *Client) Stats() Stats {
 	return c.stats
 }
 
+// UseAgent has [Client.Do] send chains that write to the target's agent. agent, which
+// must reach the same region, is not closed with the client; nil ends its use.
+func (c *Client) UseAgent(agent *Caller) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.agent = agent
+}
+
 // Flush waits for unlock commands that no call has waited for, and for operations
 // that were given up. It joins the errors since the last Flush that no [Commit.Wait]
 // returned.

@@ -11,14 +11,6 @@ import (
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
-// UseAgent has [Client.Do] send chains that write to the target's agent. agent, which
-// must reach the same region, is not closed with the client; nil ends its use.
-func (c *Client) UseAgent(agent *Caller) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.agent = agent
-}
-
 // Do carries out a chain and waits for its outcome, in the form that suits it,
 // which is in [Result.Protocol]:
 //

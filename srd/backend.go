@@ -3,7 +3,6 @@ package srd
 import (
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/boottime"
@@ -46,27 +45,6 @@ type driver interface {
 	lost(to way)
 	// close destroys everything. It is called without the lock, when no call is inside any more.
 	close() error
-}
-
-// newBackend sets the endpoint's address, and the machine and driver for its device. It sets
-// the driver also when it fails.
-func (ep *Endpoint) newBackend() error {
-	dev := ep.cfg.PD.Device()
-	if ep.gid == (verbs.GIDEntry{}) {
-		gid, err := dev.FindGID(verbs.GIDQuery{})
-		if err != nil {
-			return err
-		}
-		ep.gid = gid
-	}
-	efa, err := dev.EFA()
-	switch {
-	case err == nil:
-		return newHardware(ep, efa)
-	case errors.Is(err, verbs.ErrUnsupported):
-		return newLinks(ep)
-	}
-	return err
 }
 
 // sessions makes the endpoint's address, and returns the configuration of its sessions. Up to idle

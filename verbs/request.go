@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"time"
 )
 
 // Read copies memory of the peer into local memory. It returns when the data are
@@ -153,4 +154,205 @@ func (r *Requester) postAtomic(ctx context.Context, op uint32, at Remote, compar
 	}
 	r.batch.atomic(0, op, 0, at, compareAdd, swap, r.result0)
 	return r.post(ctx, op, r.router.cq.spin, false, nil)
+}
+
+// take acquires the lock to post, unless the context has ended.
+func (r *Requester) take(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !r.posting.Try() && !r.posting.Take(nil, ctx.Done()) {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// leave releases the lock to post, and drops what was not posted.
+func (r *Requester) leave() {
+	r.batch.Reset()
+	r.posting.Release()
+}
+
+// begin posts a list, once there is room for it. After an error nothing of it will be executed.
+// spins is how often to poll for its completion at once. The slot is the caller's to wait for
+// unless there is a call. Without a slot the list has succeeded.
+func (r *Requester) begin(ctx context.Context, list []WR, spins uint32, pending bool, c *Call) (*slot, error) {
+	const what = opList
+	if err := r.take(ctx); err != nil {
+		return nil, r.refuse(what, err)
+	}
+	defer r.leave()
+	if err := r.alive(); err != nil {
+		return nil, r.refuse(what, err)
+	}
+	if c != nil && c.flying.Load() {
+		return nil, r.refuse(what, class(ErrState, errUnderWay))
+	}
+	for i := range list {
+		r.batch.add(&list[i])
+	}
+	s, _, err := r.post(ctx, what, spins, pending, c)
+	if err == nil && pending {
+		r.unwaited.Add(1)
+		s.open.Store(1 + uint64(s.gen))
+	}
+	return s, err
+}
+
+// post posts what is in the batch. posting must be held. A list that is over by then, and that
+// nothing else waits for, needs no slot any more: old is what an atomic of it found.
+func (r *Requester) post(ctx context.Context, what uint32, spins uint32, pending bool, c *Call) (s *slot, old uint64, err error) {
+	b := r.batch
+	n := b.Len()
+	if b.err != nil || n == 0 {
+		err := b.err
+		if err == nil {
+			err = r.refuse(what, ErrAttributes, "no requests")
+		}
+		return nil, 0, b.ended(err)
+	}
+	i, err := r.room(ctx, what, n)
+	if err != nil {
+		return nil, 0, b.ended(err)
+	}
+	s = &r.slots[i]
+	s.gen++
+	s.size, s.what, s.err, s.call = int32(n), what, nil, c
+	id := r.index<<48 | uint64(i)<<24 | uint64(s.gen&genMask)<<1
+	for k := range b.wrs[:n] {
+		b.wrs[k].ID = id
+	}
+	b.wrs[n-1].ID = id | 1
+	b.signal(n - 1)
+	if what == opFetchAdd || what == opCmpSwap { // for the requester's own memory
+		b.sges[0].Addr += 8 * uint64(i)
+		binary.NativeEndian.PutUint64(r.results.Bytes()[8*i:], r.mark)
+	}
+	sent := false
+	defer func() {
+		if !sent && c == nil { // another's function panicked, and there is no one to wait
+			defer r.release(i)
+			r.waitFor(ctx, s)
+		}
+	}()
+	over, err := r.send(s, n, spins)
+	sent = true
+	if err != nil {
+		return nil, 0, err
+	}
+	if over && !pending && c == nil && s.err == nil {
+		if old, err = r.found(s); err == nil { // else await returns the error
+			r.spare = s
+			return nil, old, nil
+		}
+	}
+	return s, 0, nil
+}
+
+// room waits until n requests fit, and takes a slot for them.
+func (r *Requester) room(ctx context.Context, what uint32, n int) (uint32, error) {
+	rt := r.router
+	for {
+		if err := r.alive(); err != nil {
+			return 0, r.refuse(what, class(WCFlushed, err))
+		}
+		if i, ok := r.reserve(n); ok {
+			return i, nil
+		}
+		if int(r.credits.Load()) >= n {
+			if err := r.waitForSlot(ctx); err != nil {
+				return 0, r.refuse(what, err)
+			}
+			continue
+		}
+		if !rt.pollLock.Take(nil, ctx.Done()) {
+			return 0, r.refuse(what, ctx.Err())
+		}
+		if int(r.credits.Load()) >= n || r.qp.Err() != nil {
+			rt.pollLock.Release()
+			continue
+		}
+		switch err := rt.look(ctx); {
+		case ctx.Err() != nil:
+			return 0, r.refuse(what, ctx.Err())
+		case err != nil:
+			rt.broken(err)
+		}
+	}
+}
+
+// waitForSlot waits until a slot is given back: by a call that has its result, or at the
+// end of a [Call], for which it polls.
+func (r *Requester) waitForSlot(ctx context.Context) error {
+	r.starved.Store(true)
+	defer r.starved.Store(false)
+	if r.hasSlot() {
+		return nil
+	}
+	if int(r.unwaited.Load()) == len(r.slots) { // and no more are made meanwhile
+		select {
+		case <-r.freed:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+			if int(r.unwaited.Load()) < len(r.slots) { // a slot is waited for by now
+				return nil
+			}
+			return class(ErrQueueFull, errors.New("what was started is not waited for: see Pending.Wait"))
+		}
+	}
+	rt := r.router
+	if !rt.pollLock.Take(r.freed, ctx.Done()) {
+		return ctx.Err()
+	}
+	if r.hasSlot() {
+		rt.pollLock.Release()
+		return nil
+	}
+	err := rt.look(ctx)
+	if err != nil && ctx.Err() == nil {
+		rt.broken(err)
+		return nil
+	}
+	return err
+}
+
+func (r *Requester) hasSlot() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.free) > 0
+}
+
+// reserve takes a slot if n requests fit. posting must be held.
+func (r *Requester) reserve(n int) (uint32, bool) {
+	if int(r.credits.Load()) < n {
+		return 0, false
+	}
+	if s := r.spare; s != nil {
+		r.spare = nil
+		return s.place, true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := len(r.free) - 1
+	if last < 0 {
+		return 0, false
+	}
+	i := r.free[last]
+	r.free = r.free[:last]
+	return i, true
+}
+
+func (r *Requester) release(i uint32) {
+	r.mu.Lock()
+	r.free = append(r.free, i)
+	r.mu.Unlock()
+	if r.starved.Load() {
+		select {
+		case r.freed <- struct{}{}:
+		default:
+		}
+		r.router.cq.wake() // the posting goroutine may be the one that polls
+	}
 }

@@ -1,8 +1,6 @@
 package verbs
 
 import (
-	"context"
-	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"sync"
@@ -271,97 +269,4 @@ func (r *Requester) refuse(what uint32, err error, detail ...any) error {
 		name = opcodeNames[what]
 	}
 	return opError(name+" on", r.qp.named(), err, detail...)
-}
-
-// take acquires the lock to post, unless the context has ended.
-func (r *Requester) take(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if !r.posting.Try() && !r.posting.Take(nil, ctx.Done()) {
-		return ctx.Err()
-	}
-	return nil
-}
-
-// leave releases the lock to post, and drops what was not posted.
-func (r *Requester) leave() {
-	r.batch.Reset()
-	r.posting.Release()
-}
-
-// begin posts a list, once there is room for it. After an error nothing of it will be executed.
-// spins is how often to poll for its completion at once. The slot is the caller's to wait for
-// unless there is a call. Without a slot the list has succeeded.
-func (r *Requester) begin(ctx context.Context, list []WR, spins uint32, pending bool, c *Call) (*slot, error) {
-	const what = opList
-	if err := r.take(ctx); err != nil {
-		return nil, r.refuse(what, err)
-	}
-	defer r.leave()
-	if err := r.alive(); err != nil {
-		return nil, r.refuse(what, err)
-	}
-	if c != nil && c.flying.Load() {
-		return nil, r.refuse(what, class(ErrState, errUnderWay))
-	}
-	for i := range list {
-		r.batch.add(&list[i])
-	}
-	s, _, err := r.post(ctx, what, spins, pending, c)
-	if err == nil && pending {
-		r.unwaited.Add(1)
-		s.open.Store(1 + uint64(s.gen))
-	}
-	return s, err
-}
-
-// post posts what is in the batch. posting must be held. A list that is over by then, and that
-// nothing else waits for, needs no slot any more: old is what an atomic of it found.
-func (r *Requester) post(ctx context.Context, what uint32, spins uint32, pending bool, c *Call) (s *slot, old uint64, err error) {
-	b := r.batch
-	n := b.Len()
-	if b.err != nil || n == 0 {
-		err := b.err
-		if err == nil {
-			err = r.refuse(what, ErrAttributes, "no requests")
-		}
-		return nil, 0, b.ended(err)
-	}
-	i, err := r.room(ctx, what, n)
-	if err != nil {
-		return nil, 0, b.ended(err)
-	}
-	s = &r.slots[i]
-	s.gen++
-	s.size, s.what, s.err, s.call = int32(n), what, nil, c
-	id := r.index<<48 | uint64(i)<<24 | uint64(s.gen&genMask)<<1
-	for k := range b.wrs[:n] {
-		b.wrs[k].ID = id
-	}
-	b.wrs[n-1].ID = id | 1
-	b.signal(n - 1)
-	if what == opFetchAdd || what == opCmpSwap { // for the requester's own memory
-		b.sges[0].Addr += 8 * uint64(i)
-		binary.NativeEndian.PutUint64(r.results.Bytes()[8*i:], r.mark)
-	}
-	sent := false
-	defer func() {
-		if !sent && c == nil { // another's function panicked, and there is no one to wait
-			defer r.release(i)
-			r.waitFor(ctx, s)
-		}
-	}()
-	over, err := r.send(s, n, spins)
-	sent = true
-	if err != nil {
-		return nil, 0, err
-	}
-	if over && !pending && c == nil && s.err == nil {
-		if old, err = r.found(s); err == nil { // else await returns the error
-			r.spare = s
-			return nil, old, nil
-		}
-	}
-	return s, 0, nil
 }

@@ -98,7 +98,12 @@ func fanOut(ctx context.Context, pd *verbs.PD, hosts []string) {
 	for k, t := range targets {
 		peer := must(i.Resolve(t.Address, accessKey))
 		all.Go(func() error {
-			return i.Do(ctx, peer, dc.Request{Op: dc.Read, Local: mr.SGE(k*size, size), Remote: t.Greeting})
+			r := dc.Request{Op: dc.Read, Local: mr.SGE(k*size, size), Remote: t.Greeting}
+			err := i.Do(ctx, peer, r)
+			for try := 0; err != nil && try < 5; try++ { // its session broke off; reading twice is no harm
+				err = i.Do(ctx, peer, r)
+			}
+			return err
 		})
 	}
 	check(all.Wait())

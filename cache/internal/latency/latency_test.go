@@ -7,16 +7,23 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache/kv"
+	"github.com/goverbs/goverbs/histogram"
 )
+
+// loaded is like Latency of package cache.
+type loaded struct {
+	Operation, Transport string
+	Nanoseconds          histogram.Counts
+}
 
 func TestTable(t *testing.T) {
 	var all Table
-	require.Empty(t, all.Load())
+	require.Empty(t, Load[loaded](&all))
 	all.Add(TCP, Of(&kv.Request{Op: kv.OpAdd}), 3*time.Nanosecond)
 	all.Add(RDMA, Of(&kv.Request{Op: kv.OpGet}), 1000)
 	all.Add(RDMA, Get, 600)
 	all.Add(Gateway, Of(&kv.Request{Op: kv.OpGet, Want: kv.WantTouch | kv.WantNoValue}), -5) // a clock that goes back
-	got := all.Load()
+	got := Load[loaded](&all)
 	require.Len(t, got, 3)
 	require.Equal(t, []string{"get", "rdma"}, []string{got[0].Operation, got[0].Transport})
 	require.EqualValues(t, 2, got[0].Nanoseconds.N[10])
