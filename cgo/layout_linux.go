@@ -130,7 +130,9 @@ func _(g WCEx, c C.struct_gv_wc_ex) {
 func _(g Times, c C.struct_gv_times) {
 	_ = same{}[(unsafe.Offsetof(g.Posted)-unsafe.Offsetof(c.posted))|(unsafe.Sizeof(g.Posted)-unsafe.Sizeof(c.posted))]
 	_ = same{}[(unsafe.Offsetof(g.Over)-unsafe.Offsetof(c.over))|(unsafe.Sizeof(g.Over)-unsafe.Sizeof(c.over))]
+	_ = same{}[(unsafe.Offsetof(g.Until)-unsafe.Offsetof(c.until))|(unsafe.Sizeof(g.Until)-unsafe.Sizeof(c.until))]
 	_ = same{}[(unsafe.Offsetof(g.Bound)-unsafe.Offsetof(c.bound))|(unsafe.Sizeof(g.Bound)-unsafe.Sizeof(c.bound))]
+	_ = same{}[(unsafe.Offsetof(g.Ends)-unsafe.Offsetof(c.ends))|(unsafe.Sizeof(g.Ends)-unsafe.Sizeof(c.ends))]
 	_ = same{}[unsafe.Sizeof(g)-unsafe.Sizeof(c)]
 }
 

@@ -186,8 +186,8 @@ static inline int64_t gv_boottime(void) { return gv_clock(CLOCK_BOOTTIME); }
 
 /* Struct gv_times of Times in types.go. */
 struct gv_times {
-	int64_t posted, over;
-	uint8_t bound;
+	int64_t posted, over, until;
+	uint8_t bound, ends;
 };
 
 /* A reading of CLOCK_BOOTTIME, and one of a coarse clock before it. */
@@ -213,8 +213,9 @@ static inline int64_t gv_bound(int64_t coarse)
 
 /*
  * Posts a chain and polls a queue in one crossing. *got is set only if all of
- * the chain was accepted. times, unless it is NULL, gets the time before the post and,
- * if there are completions, the time after the poll. With bound, the first may be earlier.
+ * the chain was accepted. times, unless it is NULL, gets the time before the post, which
+ * must be before until unless that is 0, and, with ends, if there are completions, the time
+ * after the poll. With bound, the first may be earlier.
  */
 static inline uint64_t gv_post_poll(uintptr_t qp, uintptr_t how, uintptr_t wr, uint32_t n,
 				    uintptr_t cq, uintptr_t path, struct ibv_wc *wc, int max,
@@ -223,16 +224,18 @@ static inline uint64_t gv_post_poll(uintptr_t qp, uintptr_t how, uintptr_t wr, u
 	int64_t coarse = 0;
 	uint64_t r;
 
-	if (times && times->bound) {
+	if (times && times->bound && !times->until) {
 		coarse = gv_clock(CLOCK_MONOTONIC_COARSE);
 		times->posted = gv_bound(coarse);
 	} else if (times) {
 		times->posted = gv_boottime();
+		if (times->until && times->posted >= times->until)
+			return ETIME;
 	}
 	r = gv_post_send(qp, how, (struct ibv_send_wr *)wr, n);
 	*got = (uint32_t)r ? 0 : gv_poll(cq, path, wc, max, spins);
 	if (times) {
-		times->over = *got > 0 ? gv_boottime() : 0;
+		times->over = times->ends && *got > 0 ? gv_boottime() : 0;
 		if (coarse && times->over) {
 			__atomic_store_n(&gv_read.time, times->over, __ATOMIC_RELAXED);
 			__atomic_store_n(&gv_read.coarse, coarse, __ATOMIC_RELAXED);

@@ -214,13 +214,15 @@ type RecvWR struct {
 	_      [4]byte
 }
 
-// Times are readings of CLOCK_BOOTTIME, in nanoseconds: Posted before a post, and Over after the poll
-// that followed, or 0 if that found nothing. With Bound, Posted may be earlier by any time, mostly
-// less than a few milliseconds, which costs less. It has the layout of struct gv_times of shim.h.
+// Times are readings of CLOCK_BOOTTIME, in nanoseconds: Posted before a post and, with Ends, Over after
+// the poll that followed, or 0 if that found nothing. If Posted is not before Until, which is not 0,
+// nothing is posted, and the error is ETIME. With Bound and without Until, Posted may be earlier by any
+// time, mostly less than a few milliseconds, which costs less. It has the layout of struct gv_times of
+// shim.h.
 type Times struct {
-	Posted, Over int64
-	Bound        bool
-	_            [7]byte
+	Posted, Over, Until int64
+	Bound, Ends         bool
+	_                   [6]byte
 }
 
 // WC has the layout of struct ibv_wc.

@@ -30,12 +30,12 @@ func (i *Initiator) PollSpin(cs []Completion, spins int) (int, error) {
 	i.polling++
 	i.mu.Unlock()
 	_, err := i.d.Poll(spins)
+	i.mu.Lock()
 	return i.polled(cs, err)
 }
 
-// polled moves requests that have ended to cs, at the end of a poll.
+// polled moves requests that have ended to cs, at the end of a poll. mu must be held, and is released.
 func (i *Initiator) polled(cs []Completion, err error) (int, error) {
-	i.mu.Lock()
 	i.polling--
 	n := i.done.take(cs)
 	if n == 0 && err == nil {
@@ -61,11 +61,14 @@ func (i *Initiator) PostPoll(p *Peer, cs []Completion, spins int, rs ...Request)
 		return posted, 0, err
 	}
 	i.polling++
-	i.mu.Unlock()
-	if looked {
-		found.Dispatch()
-	} else {
-		_, err = i.d.Poll(spins)
+	if !found.DispatchOwn(i.d, i.completed) {
+		i.mu.Unlock()
+		if looked {
+			found.Dispatch()
+		} else {
+			_, err = i.d.Poll(spins)
+		}
+		i.mu.Lock()
 	}
 	polled, err = i.polled(cs, err)
 	return posted, polled, err

@@ -47,9 +47,11 @@ func (i *Initiator) Do(ctx context.Context, p *Peer, r Request) error {
 	_, _, found, err := i.give(p, c.one[:], c, 0)
 	c.one[0].List = nil
 	i.polling++
-	i.unlock()
-	found.Dispatch()
-	i.mu.Lock()
+	if !found.DispatchOwn(i.d, i.completed) {
+		i.unlock()
+		found.Dispatch()
+		i.mu.Lock()
+	}
 	i.polling--
 	over := err != nil || c.left == 0 // mostly
 	if err == nil {

@@ -131,13 +131,17 @@ type engine struct{ i *Initiator }
 
 // Completed implements [verbs.Engine].
 func (e *engine) Completed(tag uint64, wc *verbs.WC) {
-	i := e.i
-	i.mu.Lock()
+	e.i.mu.Lock()
+	e.i.completed(tag, wc)
+	e.i.mu.Unlock()
+}
+
+// completed takes a completion. mu must be held.
+func (i *Initiator) completed(tag uint64, wc *verbs.WC) {
 	if i.open() {
 		i.be.completed(tag, wc)
 		i.wake()
 	}
-	i.mu.Unlock()
 }
 
 // Lost implements [verbs.Engine].

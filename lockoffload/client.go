@@ -97,7 +97,7 @@ func newClient(cfg Config, l memory.Layout, s *session) *Client {
 		bits: map[int]*bit{}, held: map[*Lock]struct{}{}, pending: map[*Commit]struct{}{}, failed: map[*Commit]struct{}{},
 	}
 	c.over, c.stop = context.WithCancel(context.Background())
-	c.settled = &Commit{c: c, ended: true}
+	c.settled = &Commit{c: c}
 	c.settled.over.happen()
 	return c
 }

@@ -21,8 +21,9 @@ import (
 // still makes the target wait longer.)
 var now = boottime.Now
 
-// times returns when a call's list was posted, and when it was over or 0, by that clock.
-var times = driver.Times
+// times returns when a call's list was posted, and when it was over or 0, by that clock, and limit
+// has lists posted before a time of it, or not at all.
+var times, limit = driver.Times, driver.Limit
 
 // session is a client's side of one admission: a connection, an identity and a
 // lease.
@@ -34,6 +35,7 @@ type session struct {
 
 	lost  chan struct{} // closed when locks can no longer be relied on
 	flush sync.Once
+	until atomic.Int64 // the time before which WRITEs may be posted, by the clock; 0: any time
 
 	mu      sync.Mutex
 	kept    machine.KeptLease
@@ -67,6 +69,7 @@ func newSession(pd *verbs.PD, qp *verbs.QP, cq *verbs.CQ, in SessionInfo) (*sess
 	// behind a lock command, a client that died between the two would hold the
 	// lock until the target gave up waiting for a heartbeat.
 	s.kept = machine.NewKeptLease(s.lease, now())
+	s.until.Store(s.kept.Until().UnixNano())
 	l := memory.Layout(in.Layout)
 	s.word = []machine.Op{{Kind: machine.OpWrite, Off: l.BeatOff(in.Owner), N: 8}}
 	first, err := s.heartbeat(ctx, uint64(in.Epoch)<<32+1)
@@ -91,9 +94,7 @@ func (s *session) watchdog(ctx context.Context, f *flight) {
 			s.expire()
 			return
 		}
-		s.mu.Lock()
-		s.kept.Acknowledged()
-		s.mu.Unlock()
+		s.extend()
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -112,6 +113,16 @@ func (s *session) watchdog(ctx context.Context, f *flight) {
 			s.expire()
 			return
 		}
+	}
+}
+
+// extend has the lease run from the last heartbeat, which has been acknowledged.
+func (s *session) extend() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept.Acknowledged()
+	if !s.over {
+		s.until.Store(s.kept.Until().UnixNano())
 	}
 }
 
@@ -155,9 +166,13 @@ func (s *session) lose() {
 	defer s.mu.Unlock()
 	if !s.over {
 		s.over = true
+		s.until.Store(longOver)
 		close(s.lost)
 	}
 }
+
+// longOver is a time before all others of the clock.
+const longOver = 1
 
 // leave is lose for a session that is being closed. Call it before the goodbye is sent,
 // after which the target may give the session's locks to others at once.
@@ -170,22 +185,27 @@ func (s *session) leave() {
 
 // allowed returns an error unless a WRITE may be posted under the lease.
 func (s *session) allowed() error {
-	s.mu.Lock()
-	over, leaving := s.over || s.lease > 0 && !now().Before(s.kept.Until()), s.leaving
-	s.mu.Unlock()
-	if over {
-		if !leaving {
-			s.expire()
-		}
-		if err := s.line.fault(); err != nil {
-			return fmt.Errorf("%w: %w", ErrLost, err)
-		}
-		if leaving {
-			return fmt.Errorf("%w: %w", ErrLost, ErrClosed)
-		}
-		return fmt.Errorf("%w: the lease ran out", ErrLost)
+	if until := s.until.Load(); until == 0 || now().UnixNano() < until {
+		return nil
 	}
-	return nil
+	return s.late()
+}
+
+// late returns the error of a WRITE that may not be posted any more, after which the session is over.
+func (s *session) late() error {
+	s.mu.Lock()
+	leaving := s.leaving
+	s.mu.Unlock()
+	if !leaving {
+		s.expire()
+	}
+	if err := s.line.fault(); err != nil {
+		return fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	if leaving {
+		return fmt.Errorf("%w: %w", ErrLost, ErrClosed)
+	}
+	return fmt.Errorf("%w: the lease ran out", ErrLost)
 }
 
 // closeTimeout is how long a close waits for what is under way.

@@ -14,8 +14,8 @@ type Commit struct {
 	s     *session
 	slot  int
 	over  event
-	err   error       // once over
-	ended bool        // under the client's mu
+	err   error // once over
+	state atomic.Uint32
 	waits int         // calls of Flush and others that wait for it, under the client's mu
 	asked atomic.Bool // a call has returned the error, or will
 
@@ -23,6 +23,14 @@ type Commit struct {
 	room   chan struct{} // closed when the list is posted, or cannot be; nil: it was at once
 	flight flight        // of the list, if there is one
 }
+
+// States of a commit. One that is over before it is registered never meets other goroutines, nor the
+// client's lock.
+const (
+	commitPosted     = iota
+	commitRegistered // among the client's pending ones until it is over; changed under the client's mu
+	commitEnded      // without having been registered
+)
 
 // Done returns a channel that is closed when the outcome is known. Every use of the
 // client polls for completions, at the latest the session's heartbeat.
@@ -32,6 +40,9 @@ func (p *Commit) Done() <-chan struct{} { return p.over.done() }
 // end, or [ErrLost] or [ErrBroken]; with [ErrOutcomeUnknown] if a WRITE was posted. When ctx
 // ends, the change stays under way, and Wait may be called again.
 func (p *Commit) Wait(ctx context.Context) error {
+	if p.over.happened() && p.err == nil {
+		return nil
+	}
 	p.asked.Store(true)
 	if err := p.await(ctx); err != nil {
 		return err
@@ -70,26 +81,31 @@ func (p *Commit) await(ctx context.Context) error {
 }
 
 // postLast posts the list with which the job's machine ends, in the background if there is
-// no room for it before the context ends: it gives something back.
-func (j *job) postLast(ctx context.Context) (*Commit, error) {
+// no room for it before the context ends: it gives something back. until is for what it writes:
+// from that time on, unless it is 0, nothing is posted, and the error is errLate.
+func (j *job) postLast(ctx context.Context, until int64) (*Commit, error) {
 	p := j.commit
 	if p == nil {
 		p = &Commit{c: j.c}
 	}
 	j.commit = nil
 	p.s, p.slot, p.j = j.s, j.slot, j
-	p.flight.list, p.flight.then = j.m.Base().Ops, p
+	p.flight.list, p.flight.then, p.flight.until = j.m.Base().Ops, p, until
 	j.holders.Add(1)
-	switch err := p.s.line.post(ctx, &p.flight, j.mr); {
+	switch err := p.s.line.post(ctx, &p.flight, j.mr, &j.wrs); {
+	case err == errLate:
+		j.holders.Add(-1)
+		j.commit = p
+		return nil, err
 	case errors.Is(err, ErrBroken):
 		p.asked.Store(true)
 		p.executed(err)
 		_ = p.Wait(ctx) // so that Flush does not return the error too
 		return nil, p.err
 	case err != nil:
-		p.room = make(chan struct{})
+		p.room, p.flight.until = make(chan struct{}), 0
 		go func() {
-			err := p.s.line.post(context.Background(), &p.flight, j.mr)
+			err := p.s.line.post(context.Background(), &p.flight, j.mr, &j.wrs)
 			close(p.room)
 			if err != nil {
 				p.executed(err)
@@ -102,27 +118,36 @@ func (j *job) postLast(ctx context.Context) (*Commit, error) {
 
 // register has Flush wait for the commit, unless it is over already.
 func (p *Commit) register() {
+	if p.state.Load() == commitEnded {
+		return
+	}
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	if !p.ended {
+	if p.state.CompareAndSwap(commitPosted, commitRegistered) {
 		p.c.pending[p] = struct{}{}
 	}
 }
 
 // reuse keeps the commit of a change that has been waited for, without an error, for the job's next
-// one, unless another call waits for it. It returns one that is over, for the result.
+// one, if no other goroutine has it. It returns one that is over, for the result.
 func (j *job) reuse(p *Commit) *Commit {
-	c := j.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if p.waits > 0 || p.room != nil || !p.flight.call.Done() { // the goroutine that polls is about to end it
+	if p.room != nil || !p.flight.call.Done() { // the goroutine that polls is about to end it
 		return p
 	}
-	p.s, p.ended, p.flight.posted = nil, false, false
+	if p.state.Load() == commitRegistered {
+		j.c.mu.Lock()
+		waits := p.waits
+		j.c.mu.Unlock()
+		if waits > 0 {
+			return p
+		}
+	}
+	p.s, p.flight.posted = nil, false
 	p.asked.Store(false)
+	p.state.Store(commitPosted)
 	p.over.ch.Store(nil)
 	j.commit = p
-	return c.settled
+	return j.c.settled
 }
 
 // executed ends the job and the commit, after the list has ended or could not be posted.
@@ -145,13 +170,15 @@ func (p *Commit) executed(err error) {
 func (p *Commit) end(err error) {
 	asked := p.asked.Load()
 	p.err = err
-	p.c.mu.Lock()
-	p.ended = true
-	delete(p.c.pending, p)
-	if err != nil {
-		p.c.failed[p] = struct{}{}
+	if err != nil || !p.state.CompareAndSwap(commitPosted, commitEnded) {
+		p.c.mu.Lock()
+		delete(p.c.pending, p)
+		if err != nil {
+			p.c.failed[p] = struct{}{}
+		}
+		p.state.CompareAndSwap(commitPosted, commitEnded)
+		p.c.mu.Unlock()
 	}
-	p.c.mu.Unlock()
 	if err != nil && !asked {
 		p.c.cfg.Logger.Warn("lockoffload: no call waited for a lock to be given back", "slot", p.slot, "error", err)
 	}

@@ -173,13 +173,18 @@ func (j *job) lock(ctx context.Context, tries int) (Result, error) {
 }
 
 // unlock posts the WRITE and the unlock command, and after an error, which it returns, the
-// unlock command alone.
+// unlock command alone. That it is not too late for the WRITE is seen when it is posted.
 func (j *job) unlock(ctx context.Context, err error) (Result, error) {
-	if err == nil {
-		err = j.s.allowed()
+	until := int64(0)
+	if err = j.chain.End(err); err == nil {
+		until = j.s.until.Load()
 	}
-	err = j.chain.End(err)
-	commit, perr := j.postLast(ctx)
+	commit, perr := j.postLast(ctx, until)
+	if perr == errLate {
+		err = j.s.late()
+		j.chain.Revoke()
+		commit, perr = j.postLast(ctx, 0)
+	}
 	return Result{Protocol: ProtocolTwoStep, Commit: commit, Tries: j.chain.Tried, Version: j.chain.Version}, errors.Join(err, perr)
 }
 

@@ -18,10 +18,12 @@ type job struct {
 	slot  int
 	share *bit // that the job takes and gives back
 
-	missed  int // tries that failed
-	holders atomic.Int32
+	missed  int          // tries that failed
+	lists   uint         // of machines that do not ask how long they take
+	holders atomic.Int32 // the call, and requests under way; of an idle job 1, the next call
 	mr      *verbs.MR
 	ops     []machine.Op
+	wrs     requests
 	flight  flight // of all lists but the last one, awaited by the call that drives the job
 
 	// Memory for reads and chains, so that they allocate nothing.
@@ -77,9 +79,9 @@ func (c *Client) takeJob(s *session, slot int) (j *job, err error) {
 			return nil, err
 		}
 		j = &job{c: c, mr: mr, ops: make([]machine.Op, 0, 8), accesses: make([]machine.Access, 0, 4)}
+		j.holders.Store(1)
 	}
 	j.s, j.slot = s, slot
-	j.holders.Store(1)
 	return j, nil
 }
 
@@ -101,8 +103,11 @@ func (j *job) count() {
 
 // drop ends the hold of a call, or of requests under way, on the job.
 func (j *job) drop() {
-	if j.holders.Add(-1) > 0 {
-		return
+	if j.holders.Load() > 1 { // else there is no other one that could change it
+		if j.holders.Add(-1) > 0 {
+			return
+		}
+		j.holders.Store(1)
 	}
 	c := j.c
 	c.mu.Lock()

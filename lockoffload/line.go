@@ -11,7 +11,6 @@ import (
 
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 	"github.com/goverbs/goverbs/verbs"
-	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // line executes lists on a queue pair. Lists of several goroutines may be under
@@ -58,8 +57,16 @@ type flight struct {
 	line   *line
 	list   []machine.Op
 	mem    []byte
+	until  int64 // when it is too late to post it, by the clock; 0: never
 	posted bool
 	then   *Commit // that ends with the flight, before await returns, if set
+}
+
+// requests are memory for the requests of a list, which the caller of post owns, and the device does
+// not use.
+type requests struct {
+	wrs  []verbs.WR
+	sges []verbs.SGE
 }
 
 // issue posts a list that uses the memory, as post does, but breaks the line also when the
@@ -67,7 +74,7 @@ type flight struct {
 // connection on which nothing completes.
 func (l *line) issue(ctx context.Context, ops []machine.Op, mr *verbs.MR) (*flight, error) {
 	f := &flight{list: ops}
-	err := l.post(ctx, f, mr)
+	err := l.post(ctx, f, mr, new(requests))
 	if err != nil && !errors.Is(err, ErrBroken) {
 		err = l.failAndFlush(err)
 	}
@@ -77,40 +84,18 @@ func (l *line) issue(ctx context.Context, ops []machine.Op, mr *verbs.MR) (*flig
 // post posts the list of a flight, which uses the memory. The flight may be over when
 // it returns. After an error nothing was posted: the context has ended before there was room
 // in the queue, and the error is the context's, or the line is broken. So a caller that
-// gives up knows what was executed. The memory is the device's until the flight is over.
-func (l *line) post(ctx context.Context, f *flight, mr *verbs.MR) error {
+// gives up knows what was executed; or it was too late. The memory is the device's until the flight
+// is over.
+func (l *line) post(ctx context.Context, f *flight, mr *verbs.MR, rs *requests) error {
 	f.line, f.mem, f.call.Then = l, mr.Bytes(), f
-	var err error
-	// Mostly on the stack, which takes time to clear. A function for the loops would have sges escape.
-	switch n := len(f.list); {
-	case n <= 2:
-		var wrs [2]verbs.WR
-		var sges [2]verbs.SGE
-		for i := range n {
-			l.request(f, mr, i, &wrs[i], &sges[i])
-			wrs[i].Local = sges[i : i+1]
-		}
-		err = l.r.Go(ctx, &f.call, wrs[:n]...)
-	case n <= usual:
-		var wrs [usual]verbs.WR
-		var sges [usual]verbs.SGE
-		for i := range n {
-			l.request(f, mr, i, &wrs[i], &sges[i])
-			wrs[i].Local = sges[i : i+1]
-		}
-		err = l.r.Go(ctx, &f.call, wrs[:n]...)
-	default:
-		wrs, sges := make([]verbs.WR, n), make([]verbs.SGE, n)
-		for i := range n {
-			l.request(f, mr, i, &wrs[i], &sges[i])
-			wrs[i].Local = sges[i : i+1]
-		}
-		err = l.r.Go(ctx, &f.call, wrs...)
-	}
+	limit(&f.call, time.Duration(f.until))
+	err := l.r.Go(ctx, &f.call, l.fill(rs, f, mr)...)
 	switch {
 	case err == nil:
 		f.posted = true
 		return nil
+	case f.until != 0 && now().UnixNano() >= f.until:
+		return errLate
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()) && l.fault() == nil:
 		return ctx.Err()
 	case l.fault() == nil:
@@ -130,30 +115,33 @@ func (l *line) failAndFlush(err error) error {
 // wrOps are the operations of requests.
 var wrOps = [...]verbs.WROp{machine.OpCmpSwap: verbs.WRCmpSwap, machine.OpFetchAdd: verbs.WRFetchAdd, machine.OpRead: verbs.WRRead, machine.OpWrite: verbs.WRWrite}
 
-// usual is how many requests most lists have.
-const usual = 8
-
-// request fills in a request of a flight, which is zero, but for Local, and its memory.
-func (l *line) request(f *flight, mr *verbs.MR, i int, w *verbs.WR, local *verbs.SGE) {
-	o := &f.list[i]
-	if o.Kind != machine.OpWrite {
-		binary.NativeEndian.PutUint64(f.mem[o.At+o.N-8:], l.mark)
+// fill fills in the requests of a flight, and its memory.
+func (l *line) fill(rs *requests, f *flight, mr *verbs.MR) []verbs.WR {
+	n := len(f.list)
+	if n > len(rs.wrs) {
+		rs.wrs, rs.sges = make([]verbs.WR, n), make([]verbs.SGE, n)
+		for i := range n {
+			rs.wrs[i].Local = rs.sges[i : i+1]
+		}
 	}
-	w.Op, w.Remote, w.Value = wrOps[o.Kind], l.remote.At(uint64(o.Off)), o.A
-	if o.Kind == machine.OpCmpSwap {
-		w.Compare, w.Value = o.A, o.B
+	for i := range n {
+		o, w := &f.list[i], &rs.wrs[i]
+		if o.Kind != machine.OpWrite {
+			binary.NativeEndian.PutUint64(f.mem[o.At+o.N-8:], l.mark)
+		}
+		w.Op, w.Remote, w.Value = wrOps[o.Kind], l.remote.At(uint64(o.Off)), o.A
+		if o.Kind == machine.OpCmpSwap {
+			w.Compare, w.Value = o.A, o.B
+		}
+		rs.sges[i] = mr.SGE(o.At, o.N)
 	}
-	*local = mr.SGE(o.At, o.N)
+	return rs.wrs[:n]
 }
 
 // await waits until a flight is over and returns its error, or the context's.
 func (l *line) await(ctx context.Context, f *flight) error { return f.call.Wait(ctx) }
 
-// clock has the flights to come note how long they take: [flight.took]. bound says that a bound will
-// do.
-func (f *flight) clock(bound bool) { driver.Clock(&f.call, true, bound) }
-
-// took returns how long a flight that is over took, at most.
+// took returns how long a flight that is over took, at most, if its call notes that.
 func (f *flight) took() time.Duration {
 	posted, over := times(&f.call)
 	if over == 0 {
@@ -184,6 +172,9 @@ func (f *flight) delivered() bool {
 	}
 	return true
 }
+
+// errLate says that the time had come until which a list might be posted.
+var errLate = errors.New("the list is late")
 
 var errUndelivered = errors.New("the device completed a request without its result")
 

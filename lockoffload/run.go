@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // drive drives the machine to its end, without waiting for its last list, of which it
@@ -20,7 +21,7 @@ func (j *job) drive(ctx context.Context) (*Commit, error) {
 		case machine.Done:
 			return nil, err
 		case machine.Last:
-			commit, perr := j.postLast(ctx)
+			commit, perr := j.postLast(ctx, 0)
 			return commit, errors.Join(err, perr)
 		case machine.Sleep:
 			if err := j.sleep(ctx); err != nil {
@@ -28,8 +29,9 @@ func (j *job) drive(ctx context.Context) (*Commit, error) {
 				return nil, fmt.Errorf("%w: %w", ErrNotAcquired, err)
 			}
 		case machine.Post:
-			list, bound := listWaits, j.bounds()
-			j.flight.clock(bound)
+			list := listWaits
+			timed, bound := j.clocks()
+			driver.Clock(&j.flight.call, timed, bound)
 			if err = j.post(ctx); err == nil {
 				list = listUnderWay
 				err = j.s.line.await(ctx, &j.flight)
@@ -37,9 +39,11 @@ func (j *job) drive(ctx context.Context) (*Commit, error) {
 			if err != nil {
 				return nil, j.interrupted(list, begun, err)
 			}
-			took := j.flight.took()
-			if j.m.Base().Took = took; !bound {
-				j.c.pace.note(took)
+			if timed {
+				j.m.Base().Took = j.flight.took()
+			}
+			if timed && !bound {
+				j.c.pace.note(j.m.Base().Took)
 			}
 		}
 	}
@@ -49,17 +53,24 @@ func (j *job) drive(ctx context.Context) (*Commit, error) {
 // some ten milliseconds longer.
 const boundFrom = 25 * time.Millisecond
 
-// bounds reports whether a bound of the time that the machine's list takes will do.
-func (j *job) bounds() bool {
-	m, ok := j.m.(*machine.Reader)
-	return ok && m.Protocol == machine.ProtocolRead && m.InTime >= boundFrom
+// noted is of how many lists one has its time noted for the client's pace.
+const noted = 8
+
+// clocks reports whether the time that the machine's list takes is wanted, and whether a bound of it
+// will do. A reading of the clock costs as much as a few atomics, so the pace gets few.
+func (j *job) clocks() (on, bound bool) {
+	if m, ok := j.m.(*machine.Reader); ok {
+		return true, m.Protocol == machine.ProtocolRead && m.InTime >= boundFrom
+	}
+	j.lists++
+	return j.lists%noted == 1, false
 }
 
 // post posts the machine's list for a caller that will wait for it. It returns the
 // context's error when that ends before there is room. The session's end ends the wait too.
 func (j *job) post(ctx context.Context) error {
 	j.flight.list = j.m.Base().Ops
-	return j.s.line.post(ctx, &j.flight, j.mr)
+	return j.s.line.post(ctx, &j.flight, j.mr, &j.wrs)
 }
 
 // listState is how far a machine's list is when its caller gives up.

@@ -52,3 +52,28 @@ func TestSuspendedRead(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, lockoffload.ProtocolReadLocked, res.Protocol)
 }
+
+// The lease is looked at when a change is posted: one whose host was suspended while it was made is
+// not, and the lock is given back.
+func TestSuspendedUpdate(t *testing.T) {
+	requireWire(t)
+	ctx := within(t, stuck)
+	var suspended atomic.Int64
+	t.Cleanup(lockoffload.SetClock(func(at time.Time) time.Time { return at.Add(time.Duration(suspended.Load())) }))
+	r := newRig(t, lockoffload.Layout{Slots: 2, Size: 8}, long)
+	c, _ := r.client(lockoffload.Retry{})
+	add := func([]byte) ([]byte, error) { return []byte("one"), nil }
+	for range 2 {
+		_, err := c.Update(ctx, 0, add)
+		require.NoError(t, err)
+	}
+	_, err := c.Update(ctx, 1, func(old []byte) ([]byte, error) {
+		suspended.Store(int64(long))
+		return add(old)
+	})
+	require.ErrorIs(t, err, lockoffload.ErrLost)
+	require.NotErrorIs(t, err, lockoffload.ErrOutcomeUnknown, "nothing is written")
+	require.Zero(t, r.reg.Versions(1))
+	require.EqualValues(t, 2, c.Stats().TwoStep)
+	<-c.Lost()
+}

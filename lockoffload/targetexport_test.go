@@ -29,7 +29,13 @@ func SetClock(shows func(time.Time) time.Time) (setRight func()) {
 		}
 		return posted, over
 	}
-	return func() { now, times = boottime.Now, driver.Times }
+	limit = func(c *verbs.Call, until time.Duration) {
+		if until != 0 {
+			until -= now().Sub(boottime.Now())
+		}
+		driver.Limit(c, until)
+	}
+	return func() { now, times, limit = boottime.Now, driver.Times, driver.Limit }
 }
 
 // BreakLoopback ends the server's own queue pair, as a device does that has an error.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/operr"
 	"github.com/goverbs/goverbs/pacer/internal/shaper"
@@ -36,7 +37,10 @@ func (q *QP) Read(ctx context.Context, from verbs.Remote, into ...verbs.SGE) err
 	p.mu.Lock()
 	var err error
 	var found verbs.Polled
-	now := p.now()
+	now := time.Duration(0)
+	if !p.s.Instant() {
+		now = p.now()
+	}
 	for {
 		if err = q.takes(); err == nil {
 			err = q.batch.Check(w.WR)
@@ -44,6 +48,15 @@ func (q *QP) Read(ctx context.Context, from verbs.Remote, into ...verbs.SGE) err
 		if err == nil {
 			at, err = q.submit(&w, c, now)
 			found = q.flushAndLook()
+			if found.DispatchOwn(q.cq.d, q.cq.completed) {
+				found = verbs.Polled{}
+			}
+		}
+		if now == 0 && !c.waiter.Woken() {
+			now = p.now()
+			if err == nil {
+				p.s.Began(at, p.requests[at].sub, now)
+			}
 		}
 		q.share()
 		if err == nil || !errors.Is(err, verbs.ErrQueueFull) {

@@ -159,8 +159,14 @@ type engine CQ
 // Completed implements [verbs.Handler]: it posts the requests that the credit lets go.
 func (e *engine) Completed(tag uint64, wc *verbs.WC) {
 	c := (*CQ)(e)
+	c.p.mu.Lock()
+	c.completed(tag, wc)
+	c.p.release()
+}
+
+// completed takes a completion. p.mu must be held.
+func (c *CQ) completed(tag uint64, wc *verbs.WC) {
 	p := c.p
-	p.mu.Lock()
 	c.delivering = true
 	p.came++
 	now := time.Duration(0)
@@ -183,7 +189,6 @@ func (e *engine) Completed(tag uint64, wc *verbs.WC) {
 	}
 	p.pump(now)
 	c.delivering = false
-	p.release()
 }
 
 // Lost implements [verbs.Handler]. When it returns the device has no request of the queue any

@@ -123,9 +123,8 @@ type request struct {
 	failed bool
 	call   *call // that waits for it
 
-	// Of an acquisition.
-	sub   shaper.Sub
-	token chan struct{}
+	sub   shaper.Sub    // granted at once, or of an acquisition
+	token chan struct{} // of an acquisition
 }
 
 // request returns the driver's part of a command.

@@ -21,8 +21,7 @@ type Call struct {
 	r   *Requester
 	err error // once over
 
-	timed bool // see [driver.Clock]
-	times cgo.Times
+	times cgo.Times // see [driver.Clock]
 }
 
 // CompletionHandler is called at the end of a list, by the goroutine that polls.
@@ -96,7 +95,22 @@ func (c *Call) Wait(ctx context.Context) error {
 }
 
 // clock is [driver.Clock].
-func (c *Call) clock(on, bound bool) { c.timed, c.times.Bound = on, bound }
+func (c *Call) clock(on, bound bool) { c.times.Ends, c.times.Bound = on, bound }
+
+// limit is [driver.Limit].
+func (c *Call) limit(until time.Duration) { c.times.Until = int64(until) }
+
+// readsClock reports whether the times of the next list are asked for, or there is a limit.
+func (c *Call) readsClock() bool { return c.times.Ends || c.times.Until != 0 }
+
+// mayPost reads the clock for a post without a poll, and reports whether the post is in time.
+func (c *Call) mayPost() bool {
+	if !c.readsClock() {
+		return true
+	}
+	c.times.Posted = cgo.Boottime()
+	return c.times.Until == 0 || c.times.Posted < c.times.Until
+}
 
 // clocked is [driver.Times].
 func (c *Call) clocked() (posted, over time.Duration) {
@@ -120,7 +134,7 @@ func (c *Call) lookOrListen(ctx context.Context) error {
 }
 
 // endCall is the end of a slot that a call has. current says that the goroutine that posts the
-// list calls it: then the slot is not in flight, and the next post may have it at once.
+// list calls it: then neither slot nor call is in flight, and the next post may have the slot at once.
 func (r *Requester) endCall(s *slot, current bool) {
 	if !current {
 		s.flying.Store(false)
@@ -129,6 +143,7 @@ func (r *Requester) endCall(s *slot, current bool) {
 		r.settle(s, current)
 		return
 	}
+	s.call.flying.Store(true)
 	go func() { // to find out may take a moment
 		defer r.router.cq.wake() // a waiter of the call may be polling, with nothing under way
 		r.settle(s, false)
@@ -147,11 +162,11 @@ func (r *Requester) settle(s *slot, current bool) {
 			r.qp.terminate(r.refuse(s.what, err))
 		}
 		c.err = err
-		c.end()
 		s.call = nil
 		if current {
 			r.spare = s
 		} else {
+			c.end()
 			r.release(s.place)
 		}
 	}()

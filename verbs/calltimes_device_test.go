@@ -3,9 +3,12 @@
 package verbs_test
 
 import (
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/internal/boottime"
@@ -39,4 +42,40 @@ func TestCallTimes(t *testing.T) {
 			require.LessOrEqual(t, over, after, n)
 		}
 	}
+}
+
+// A list is posted before its limit or not at all, whether or not another goroutine polls.
+func TestCallLimit(t *testing.T) {
+	a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	r, ctx, far := newRequester(t, a, verbs.RequesterConfig{}), t.Context(), b.MR.Region()
+	d, err := a.CQ.Dispatch(&readers{}, 1)
+	require.NoError(t, err)
+	rig.Fill(b.MR.Bytes()[:64], 3)
+	for _, polled := range []bool{false, true} {
+		var w verbs.Waiter
+		var poller sync.WaitGroup
+		if polled {
+			poller.Go(func() { assert.NoError(t, d.Wait(ctx, &w)) })
+			time.Sleep(10 * time.Millisecond)
+		}
+		var c verbs.Call
+		limit := time.Duration(boottime.Now().UnixNano())
+		driver.Limit(&c, limit)
+		err := r.Go(ctx, &c, verbs.ReadWR(far.At(0), a.MR.SGE(0, 64)))
+		require.ErrorIs(t, err, syscall.ETIME)
+		require.True(t, c.Done())
+		require.ErrorIs(t, c.Wait(ctx), verbs.ErrState)
+		posted, _ := driver.Times(&c)
+		require.GreaterOrEqual(t, posted, limit)
+		require.Equal(t, make([]byte, 64), a.MR.Bytes()[:64])
+
+		driver.Limit(&c, limit+time.Hour)
+		require.NoError(t, r.Go(ctx, &c, verbs.ReadWR(far.At(0), a.MR.SGE(0, 64))))
+		require.NoError(t, c.Wait(ctx))
+		require.Equal(t, b.MR.Bytes()[:64], a.MR.Bytes()[:64])
+		clear(a.MR.Bytes())
+		d.Wake(&w)
+		poller.Wait()
+	}
+	require.NoError(t, d.Close())
 }

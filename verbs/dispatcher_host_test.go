@@ -151,6 +151,48 @@ func TestPostPollInTwoSteps(t *testing.T) {
 	require.Zero(t, b.Len())
 }
 
+// DispatchOwn takes completions that are the dispatcher's own and of requests that succeeded, all or
+// none, and then others can poll.
+func TestDispatchOwn(t *testing.T) {
+	e, d, _, q, b := hostEngine(t, CQConfig{PollOnly: true})
+	var got []uint64
+	completed := func(tag uint64, _ *WC) {
+		require.False(t, d.rt.pollLock.Try(), "another polls in the middle")
+		got = append(got, tag)
+	}
+	post := func() Polled {
+		b.Write(d.ID(9), 0, wordAt, wordSGE)
+		_, found, err := d.PostPoll(b, 0)
+		require.NoError(t, err)
+		return found
+	}
+	none := post()
+	require.False(t, none.DispatchOwn(d, completed), "there is nothing")
+	require.Zero(t, none.Dispatch())
+	for _, other := range []struct {
+		id     uint64
+		status WCStatus
+	}{{d.ID(2) + 1<<48, WCSuccess}, {d.ID(2), WCFlushed}} {
+		standin.Complete(q.Num(), d.ID(1), uint32(WCSuccess))
+		standin.Complete(q.Num(), other.id, uint32(other.status))
+		found := post()
+		require.False(t, found.DispatchOwn(d, completed))
+		require.Empty(t, got)
+		require.Equal(t, 2, found.Dispatch())
+	}
+	require.Equal(t, []uint64{1, 1, 2}, e.taken())
+	for tag := range uint64(2) {
+		standin.Complete(q.Num(), d.ID(tag), uint32(WCSuccess))
+	}
+	require.True(t, post().DispatchOwn(d, completed))
+	require.Equal(t, []uint64{0, 1}, got)
+	require.Equal(t, []uint64{1, 1, 2}, e.taken(), "of them the handler is not told")
+	require.True(t, d.rt.pollLock.Try())
+	d.rt.pollLock.Release()
+	require.False(t, Polled{}.DispatchOwn(d, completed))
+	require.NoError(t, d.Close())
+}
+
 // A wait ends whether its waiter is parked with the poll lock, listens, has not
 // begun or is about to.
 func TestWaitersWake(t *testing.T) {

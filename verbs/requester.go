@@ -82,8 +82,8 @@ type Requester struct {
 	holding atomic.Bool
 
 	// current, under the poll lock, is the list of the goroutine that posts and polls in one
-	// crossing. Only that goroutine knows of it, so it is neither flying nor counted in
-	// credits, and publish makes it so if the poll has not found its end.
+	// crossing. Only that goroutine knows of it, so neither it nor its call is flying, and it is
+	// not counted in credits; publish makes it so if the poll has not found its end.
 	current *slot
 
 	closing sync.Mutex // a second Close waits for the first

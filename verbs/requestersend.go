@@ -1,13 +1,16 @@
 package verbs
 
-import "github.com/goverbs/goverbs/cgo"
+import (
+	"syscall"
+
+	"github.com/goverbs/goverbs/cgo"
+)
 
 // send posts the batch, which has the list of a slot. over reports that the list has ended.
 // posting must be held.
 func (r *Requester) send(s *slot, n int, spins uint32) (over bool, err error) {
 	if s.call != nil {
 		s.call.r = r
-		s.call.flying.Store(true)
 	}
 	if r.router.try() {
 		if !r.holding.Load() {
@@ -16,15 +19,15 @@ func (r *Requester) send(s *slot, n int, spins uint32) (over bool, err error) {
 		r.router.pollLock.Release()
 	}
 	r.sending.Lock()
-	if c := s.call; c != nil && c.timed {
-		c.times.Posted = cgo.Boottime()
-	}
-	r.publish(s)
-	posted, err := r.batch.Post()
-	failed := posted == 0 && err != nil // nothing is under way
-	if failed {
-		s.flying.Store(false)
-		r.credits.Add(s.size)
+	posted := 0
+	if s.call != nil && !s.call.mayPost() {
+		err = r.batch.ended(r.batch.postError(syscall.ETIME))
+	} else {
+		r.publish(s)
+		if posted, err = r.batch.Post(); posted == 0 && err != nil { // nothing is under way
+			s.flying.Store(false)
+			r.credits.Add(s.size)
+		}
 	}
 	r.sending.Unlock()
 	return false, r.sent(s, n, posted, err)
@@ -47,7 +50,7 @@ func (r *Requester) unhold() {
 func (r *Requester) sendAndPoll(s *slot, n int, spins uint32) (over bool, err error) {
 	rt := r.router
 	var times *cgo.Times
-	if c := s.call; c != nil && c.timed {
+	if c := s.call; c != nil && c.readsClock() {
 		times = &c.times
 	}
 	r.current = s
@@ -86,6 +89,7 @@ func (r *Requester) handOut(n int) (over bool) {
 func (r *Requester) publish(s *slot) {
 	if c := s.call; c != nil {
 		c.times.Over = 0
+		c.flying.Store(true)
 	}
 	select {
 	case <-s.token: // left over

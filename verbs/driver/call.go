@@ -9,6 +9,7 @@ import (
 
 var (
 	clock = hook.Clock.(func(c *verbs.Call, on, bound bool))
+	limit = hook.Limit.(func(c *verbs.Call, until time.Duration))
 	times = hook.Times.(func(*verbs.Call) (posted, over time.Duration))
 )
 
@@ -16,6 +17,10 @@ var (
 // read in the crossing into C that posts and polls, which takes a fraction of a crossing of its own,
 // and less with bound: then the first time may be that of an earlier reading.
 func Clock(c *verbs.Call, on, bound bool) { clock(c, on, bound) }
+
+// Limit has the next lists of a call posted before a time, by the clock of package boottime, or not at
+// all; 0 is no limit. [verbs.Requester.Go] fails at or after that time, with which [Times] returns it.
+func Limit(c *verbs.Call, until time.Duration) { limit(c, until) }
 
 // Times returns the times of the last list of a call by the clock of package boottime: one
 // before it was posted, and one after its end, or 0 if the post did not find that at once.

@@ -103,6 +103,15 @@ func (m *Chain) End(err error) error {
 	return err
 }
 
+// Revoke makes the list of the unlock command alone in place of that of End, of which nothing was
+// posted.
+func (m *Chain) Revoke() {
+	m.Wrote = false
+	m.Count.TwoStep--
+	m.begin()
+	m.release(m.Grant, m.Tags.Owner)
+}
+
 // perform carries out the accesses in local memory, and adds the WRITE.
 func (m *Chain) perform(write bool) {
 	now, staged := m.old, false

@@ -105,6 +105,7 @@ func TestNoWriteAfterTheLease(t *testing.T) {
 	require.ErrorIs(t, err, over)
 	require.Zero(t, writes(ops))
 	require.False(t, u.Wrote)
+	require.Zero(t, u.Count.TwoStep)
 	require.Zero(t, memory.LoadWord(b.s.mem, b.s.l.LockOff(0)))
 }
 

@@ -252,10 +252,12 @@ func (m *changer) Step() (Verdict, error) {
 		m.View()
 		err = m.Change(m.Accesses)
 	}
-	if err == nil {
-		err = m.Allowed()
+	if err = m.End(err); err == nil {
+		if err = m.Allowed(); err != nil {
+			m.Revoke()
+		}
 	}
-	return Last, m.End(err)
+	return Last, err
 }
 
 // load reads a slot under its lock; deliver gets what is valid until it returns.

@@ -22,6 +22,22 @@ func (s *Shaper) Admit(f Flow, c Command, now time.Duration) (r Request, sub Sub
 	return Request(at), sub, true, nil
 }
 
+// Instant reports whether a request that completes before anything else happens may be admitted at
+// time 0, and complete then, which saves reading the clock: nothing is held or may become overdue, no
+// rate bounds it, and no delay is measured. If it does not complete, [Shaper.Began] is due.
+func (s *Shaper) Instant() bool {
+	return !s.Held() && s.gets == 0 && s.in.rate == 0 && s.out.rate == 0 && !s.cfg.Tune
+}
+
+// Began says when a request was admitted, and sub granted if it was, for one that was admitted at
+// time 0.
+func (s *Shaper) Began(r Request, sub Sub, now time.Duration) {
+	s.cmds[r].since = now
+	if i, ok := s.sub(sub); ok {
+		s.subs[i].granted = now
+	}
+}
+
 // direct reports whether a command is the only one that is not granted and may go now, as a
 // whole, and fills in its candidate.
 func (s *Shaper) direct(p *candidate, at int32, now time.Duration) bool {
