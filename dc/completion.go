@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // Poll takes requests that have ended, at most len(cs), and returns their number.
@@ -61,7 +62,7 @@ func (i *Initiator) PostPoll(p *Peer, cs []Completion, spins int, rs ...Request)
 		return posted, 0, err
 	}
 	i.polling++
-	if !found.DispatchOwn(i.d, i.completed) {
+	if !driver.DispatchOwn(found, i.d, i.own) {
 		i.mu.Unlock()
 		if looked {
 			found.Dispatch()

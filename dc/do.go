@@ -9,6 +9,7 @@ import (
 	"github.com/goverbs/goverbs/internal/alarm"
 	"github.com/goverbs/goverbs/internal/operr"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // call is a call of Do, or of Wait of [Pending].
@@ -47,7 +48,7 @@ func (i *Initiator) Do(ctx context.Context, p *Peer, r Request) error {
 	_, _, found, err := i.give(p, c.one[:], c, 0)
 	c.one[0].List = nil
 	i.polling++
-	if !found.DispatchOwn(i.d, i.completed) {
+	if !driver.DispatchOwn(found, i.d, i.own) {
 		i.unlock()
 		found.Dispatch()
 		i.mu.Lock()

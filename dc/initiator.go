@@ -129,7 +129,8 @@ type Initiator struct {
 	cfg     InitiatorConfig
 	be      backend
 	d       *verbs.Dispatcher
-	cq      *verbs.CQ // its own, or nil
+	own     func(tag uint64, wc *verbs.WC) // completed, for driver.DispatchOwn
+	cq      *verbs.CQ                      // its own, or nil
 	start   time.Time
 	ctx     context.Context // of what goes on in the background
 	cancel  context.CancelFunc
@@ -185,6 +186,7 @@ func newInitiator(cfg InitiatorConfig) *Initiator {
 	i := &Initiator{cfg: cfg, start: time.Now(), hand: make(chan struct{}, 1), events: make(chan Event, eventsKept),
 		peers: make(map[uint64]*Peer), seed: maphash.MakeSeed(), halted: make(chan struct{})}
 	i.ctx, i.cancel = context.WithCancel(context.Background())
+	i.own = i.completed
 	return i
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/goverbs/goverbs/internal/operr"
 	"github.com/goverbs/goverbs/pacer/internal/shaper"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // calls are those that are not in use.
@@ -48,7 +49,7 @@ func (q *QP) Read(ctx context.Context, from verbs.Remote, into ...verbs.SGE) err
 		if err == nil {
 			at, err = q.submit(&w, c, now)
 			found = q.flushAndLook()
-			if found.DispatchOwn(q.cq.d, q.cq.completed) {
+			if driver.DispatchOwn(found, q.cq.d, q.cq.own) {
 				found = verbs.Polled{}
 			}
 		}

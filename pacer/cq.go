@@ -14,6 +14,7 @@ func (p *Pacer) queue(cq *verbs.CQ) (*CQ, error) {
 	c := p.queues[cq]
 	if c == nil {
 		c = &CQ{p: p, cq: cq, turn: make(chan struct{}, 1)}
+		c.own = c.completed
 		var err error
 		if c.d, err = cq.Dispatch((*engine)(c), 1); err != nil { // queue pairs bring the room that they need
 			return nil, err

@@ -25,7 +25,7 @@ func (q *QP) submit(w *work, c *call, now time.Duration) (shaper.Request, error)
 			r.keep()
 		}
 	}
-	r.qp, r.call, r.sub, r.had, r.failed = q, c, false, false
+	r.qp, r.call, r.sub, r.had, r.failed = q, c, sub, false, false
 	r.place = q.enter(at, c != nil || w.Flags&verbs.Signaled != 0 || q.signalsAll)
 	if granted {
 		q.add(sub, w, w.Flags, 0, w.length)

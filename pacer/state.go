@@ -88,9 +88,10 @@ type QP struct {
 // each request completes once, whatever it was cut into, under the number that the
 // program gave it.
 type CQ struct {
-	p  *Pacer
-	cq *verbs.CQ
-	d  *verbs.Dispatcher
+	p   *Pacer
+	cq  *verbs.CQ
+	d   *verbs.Dispatcher
+	own func(tag uint64, wc *verbs.WC) // completed, for driver.DispatchOwn
 
 	turn chan struct{} // has a token while a goroutine is in Wait
 

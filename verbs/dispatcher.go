@@ -169,11 +169,8 @@ func (f Polled) Dispatch() int {
 	return f.n
 }
 
-// DispatchOwn is Dispatch under a lock that the dispatcher's handler takes: it calls completed, which
-// must not take that lock, in place of the handler. It does so, and reports true, if all completions
-// are the dispatcher's and of requests that succeeded. Otherwise it does nothing, and Dispatch must be
-// called without the lock.
-func (f Polled) DispatchOwn(d *Dispatcher, completed func(tag uint64, wc *WC)) bool {
+// dispatchOwn is [driver.DispatchOwn].
+func (f Polled) dispatchOwn(d *Dispatcher, completed func(tag uint64, wc *WC)) bool {
 	if f.n == 0 || f.err != nil {
 		return false
 	}
@@ -194,9 +191,8 @@ func (f Polled) DispatchOwn(d *Dispatcher, completed func(tag uint64, wc *WC)) b
 // polls in the same crossing into C, up to spins times again while there are no
 // completions. A program that posts under a lock which Completed also takes must release it
 // before [Polled.Dispatch]. posted and err are [Batch.Post]'s, or say why the queue can no
-// longer be polled ([ErrOverrun], with all posted). Call [Polled.Dispatch] on found in any case, unless
-// [Polled.DispatchOwn] has reported true. A batch of another dispatcher is refused with [ErrAttributes]
-// and stays as it is.
+// longer be polled ([ErrOverrun], with all posted). Call [Polled.Dispatch] on found in any case. A
+// batch of another dispatcher is refused with [ErrAttributes] and stays as it is.
 func (d *Dispatcher) PostPoll(b *Batch, spins int) (posted int, found Polled, err error) {
 	if b == nil || b.by != d { // another's batch stays as it is
 		return 0, Polled{}, errors.Join(d.open("post by"), opError("post", "batch", ErrAttributes, "it is not the dispatcher's"))

@@ -151,7 +151,7 @@ func TestPostPollInTwoSteps(t *testing.T) {
 	require.Zero(t, b.Len())
 }
 
-// DispatchOwn takes completions that are the dispatcher's own and of requests that succeeded, all or
+// dispatchOwn takes completions that are the dispatcher's own and of requests that succeeded, all or
 // none, and then others can poll.
 func TestDispatchOwn(t *testing.T) {
 	e, d, _, q, b := hostEngine(t, CQConfig{PollOnly: true})
@@ -167,7 +167,7 @@ func TestDispatchOwn(t *testing.T) {
 		return found
 	}
 	none := post()
-	require.False(t, none.DispatchOwn(d, completed), "there is nothing")
+	require.False(t, none.dispatchOwn(d, completed), "there is nothing")
 	require.Zero(t, none.Dispatch())
 	for _, other := range []struct {
 		id     uint64
@@ -176,7 +176,7 @@ func TestDispatchOwn(t *testing.T) {
 		standin.Complete(q.Num(), d.ID(1), uint32(WCSuccess))
 		standin.Complete(q.Num(), other.id, uint32(other.status))
 		found := post()
-		require.False(t, found.DispatchOwn(d, completed))
+		require.False(t, found.dispatchOwn(d, completed))
 		require.Empty(t, got)
 		require.Equal(t, 2, found.Dispatch())
 	}
@@ -184,12 +184,12 @@ func TestDispatchOwn(t *testing.T) {
 	for tag := range uint64(2) {
 		standin.Complete(q.Num(), d.ID(tag), uint32(WCSuccess))
 	}
-	require.True(t, post().DispatchOwn(d, completed))
+	require.True(t, post().dispatchOwn(d, completed))
 	require.Equal(t, []uint64{0, 1}, got)
 	require.Equal(t, []uint64{1, 1, 2}, e.taken(), "of them the handler is not told")
 	require.True(t, d.rt.pollLock.Try())
 	d.rt.pollLock.Release()
-	require.False(t, Polled{}.DispatchOwn(d, completed))
+	require.False(t, Polled{}.dispatchOwn(d, completed))
 	require.NoError(t, d.Close())
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/testseed"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
@@ -83,7 +84,7 @@ func (e *readers) read(ctx context.Context, i, from, spins int) error {
 	s.use, s.flying = e.uses, true
 	e.batch.Read(e.d.ID(s.use<<8|uint64(i)), verbs.Signaled, verbs.Remote{Addr: e.b.MR.Region().Addr + uint64(8*from), RKey: e.b.MR.Region().RKey}, e.a.MR.SGE(8*i, 8))
 	_, found, err := e.d.PostPoll(e.batch, spins)
-	own := e.uses%2 == 0 && found.DispatchOwn(e.d, e.completed)
+	own := e.uses%2 == 0 && driver.DispatchOwn(found, e.d, e.completed)
 	e.mu.Unlock()
 	if !own {
 		found.Dispatch()

@@ -24,6 +24,7 @@ func init() {
 	hook.PrepareLink, hook.Connected = prepareLink, (*Link).connected
 	hook.AHAttr, hook.FlushedWC, hook.Gather = ahFromRaw, flushedWC, gather
 	hook.Clock, hook.Limit, hook.Times = (*Call).clock, (*Call).limit, (*Call).clocked
+	hook.DispatchOwn = Polled.dispatchOwn
 	hook.KeepsOpen = func(b *Batch) { b.owned, b.kept = true, true }
 
 	hook.RegisterDMABuf, hook.RegisterAddressSpace, hook.SGEOf, hook.Prefetch = (*PD).registerDMABuf, (*PD).registerAddressSpace, (*MR).sgeOf, (*MR).prefetch

@@ -98,10 +98,12 @@ func (r *runner) simulations() []*job {
 	processes := words("make --no-print-directory simulated-fabric")
 	if r.o.sanitize {
 		processes = append(processes, "SANITIZE=-fsanitize=address,undefined -fno-sanitize-recover=undefined")
-	} else {
-		jobs = append(jobs, &job{name: "simulated-ucx", slots: 1, needs: words("simulated-preloaded"), command: words("make --no-print-directory simulated-ucx")})
 	}
-	return append(jobs,
+	jobs = append(jobs,
 		&job{name: "simulated-preloaded", slots: 1, command: words("make --no-print-directory simulated-preloaded")},
 		&job{name: "simulated-fabric", slots: 1, needs: words("simulated-preloaded"), command: processes})
+	if !r.o.sanitize {
+		jobs = append(jobs, &job{name: "simulated-ucx", slots: 1, needs: words("simulated-preloaded"), command: words("make --no-print-directory simulated-ucx")})
+	}
+	return jobs
 }

@@ -40,19 +40,13 @@
 //	SERVER          STATE    UP      ITEMS  MEMORY  USED   QUARANTINE  EVICTED  HIT RATE  READS TOLD  TRANSPORT
 //	10.77.0.2:7481  serving  1h2m3s  8120   64 MiB  25.0%  0.1%        7        75.0%     41          3 RDMA (rxe1), 12 memcached by TLS with passwords
 //
-// A daemon with tenants has a row for each. A key is hot if more than 1/64 of the sampled hits are for
-// it. The hit rate is that of RPCs, including the gateway's, and of
-// the sample of hits that RDMA clients report. A server that does not answer within five seconds is a failure; the others are
-// still shown.
+// A daemon with tenants has a row for each. The hit rate is that of RPCs, including the gateway's, and of the sample of
+// hits that RDMA clients report. A server that does not reply within five seconds is a failure; the others are shown.
 //
 // # Simulated devices
 //
-// A fabric of simulated devices (docs/simhca.md) has rules for the ways between their addresses:
-//
-//	$ rdmactl sim lab 127.0.0.2 127.0.0.3 delay=1ms loss=10%
-//	127.0.0.2 127.0.0.3 delay=1ms loss=10%
-//
-// The other effects are rate=10Gbit and cut. A rule without effects ends the one for its way.
+// A fabric of simulated devices (docs/simhca.md) has rules for the ways between their addresses. Effects are delay=1ms,
+// rate=10Gbit, loss=10% and cut; a rule without effects ends the one for its way.
 //
 // # The way to another host
 //
@@ -69,8 +63,6 @@
 //
 //	$ rdmactl path 10.77.0.3
 //	rdmactl: verbs: resolve the path to 10.77.0.3: next hop does not answer (10.77.0.3 on eth0 is failed)
-//
-// Programs call ResolvePath of package verbs.
 //
 // # What is wrong
 //
@@ -102,7 +94,6 @@
 //	FEATURE                            RESULT     TIME     NOTE
 //	protection domain                  works      89.5ms   -
 //	SEND, RECV, immediate              works      99.4ms   -
-//	device removed while in use        not tried  -        it would take the device away from its other users
 //	...
 //	works: 29, refused: 19, WRONG: 0, not tried: 1
 //
@@ -112,10 +103,8 @@
 // then refuses it; the exit status is then 1. Not tried: something else is missing, such as an
 // address, or room below a resource limit.
 //
-// DEVICE may end with a port, as in mlx5_0:1; by default it is the first active one, of
-// $RDMA_DEVICE if that is set. PEER names another port that it reaches. A run takes a minute at
-// most. It uses only objects of its own and closes them, joins no multicast group and sends no
-// foreign frames.
+// DEVICE may end with a port, as in mlx5_0:1; by default it is the first active one, of $RDMA_DEVICE if that is set.
+// PEER names another port that it reaches. A run takes a minute at most, and uses only objects of its own.
 //
 // With -json it prints a report to send in: device, features, versions, GIDs and all results.
 // Addresses are left out, also from messages, unless -addresses is given.
@@ -127,6 +116,5 @@
 //	rxe0    rxe     -         /dev/infiniband/uverbs0  yes     1     active  Ethernet  4096  4096     eth0    4200
 //	...
 //
-// Counters, and which process holds which object, are shown by iproute2: "rdma statistic" and "rdma
-// resource". Where features describes a port, it is port 1.
+// Counters, and which process holds which object, are shown by iproute2: "rdma statistic" and "rdma resource".
 package main

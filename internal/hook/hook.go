@@ -9,7 +9,7 @@ var AdoptDevice, WrapDevice, Wrap, SoftRoCE, ResetRaces,
 	ModifyRaw, ModifySteps, InitStep, ActivateWith, Fail,
 	OnEnd, SetPeer, KeepAlive, OwnSends, SignalsAll, Unfinished,
 	PrepareLink, Connected, AHAttr, FlushedWC, Gather,
-	Clock, Limit, Times, KeepsOpen any
+	Clock, Limit, Times, DispatchOwn, KeepsOpen any
 
 // Of package verbs/experimental.
 var RegisterDMABuf, RegisterAddressSpace, SGEOf, Prefetch, AllocDeviceMemory,
