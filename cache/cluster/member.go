@@ -259,6 +259,7 @@ func (m *Member) observe(v *view, sent time.Duration) error {
 	}
 	lost := m.own.Observe(v.View, sent, m.now())
 	if m.own.Gone() {
+		m.extend()
 		return errGone
 	}
 	m.view, m.prior, m.beats = v, m.beats, v.Beats
@@ -295,8 +296,14 @@ func (m *Member) follow(before *place.Placement, lost []int) {
 	m.changed = make(chan struct{})
 }
 
-// extend has the server serve until the deadline. mu must be held.
-func (m *Member) extend() { m.server.SetDeadline(m.begun.Add(m.own.Deadline())) }
+// extend has the server serve until the deadline, or nothing from now on if others have its shards. mu must be held.
+func (m *Member) extend() {
+	deadline := m.own.Deadline()
+	if m.own.Gone() {
+		deadline = 0
+	}
+	m.server.SetDeadline(m.begun.Add(deadline))
+}
 
 // message returns what clients are told. mu must be held.
 func (m *Member) message() []byte {

@@ -85,7 +85,9 @@ func (m *Member) ask(ctx context.Context, address string, a asked, sent time.Dur
 		m.own.Promised(a.Of, sent)
 		m.promised(before)
 	} else if p, err := place.Parse(reply.Value); err == nil && p.Cluster == placement.Cluster && p.Epoch > placement.Epoch {
-		if lost := m.own.Learn(p, m.now()); !m.own.Gone() { // otherwise the next beat finds that
+		if lost := m.own.Learn(p, m.now()); m.own.Gone() { // the next beat finds that
+			m.extend()
+		} else {
 			m.follow(placement, lost)
 		}
 	}
