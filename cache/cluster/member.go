@@ -188,7 +188,10 @@ func (m *Member) endLife() {
 
 // beat writes this life's key and reads everything, and then does what that asks for.
 func (m *Member) beat(ctx context.Context) error {
-	if m.own == nil {
+	m.mu.Lock()
+	begun := m.own != nil
+	m.mu.Unlock()
+	if !begun {
 		if err := m.begin(ctx); err != nil {
 			return err
 		}
@@ -238,7 +241,10 @@ func (m *Member) begin(ctx context.Context) error {
 
 // create writes the first placement, in which this server owns all shards, unless another member has written one.
 func (m *Member) create(ctx context.Context) error {
-	if m.own.Placement() != nil {
+	m.mu.Lock()
+	known := m.own.Placement()
+	m.mu.Unlock()
+	if known != nil {
 		return errors.New("cluster: etcd has lost the placement")
 	}
 	var id [16]byte
