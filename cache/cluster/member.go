@@ -52,7 +52,7 @@ type Member struct {
 	dead    place.Life // the member that was found to be dead last; zero: it has ended
 	ended   uint64     // such members
 	rounds  uint64     // of promises, that have extended the deadline
-	left    bool       // Drain has handed over everything
+	left    bool       // Drain has handed over everything, and ends this life
 	err     error
 }
 
@@ -166,11 +166,11 @@ func (m *Member) drained() bool {
 	return m.left
 }
 
-// gone notes that the membership has ended, which is no error after Drain.
+// gone notes that the membership has ended, which is no error if Drain has ended it.
 func (m *Member) gone(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.left {
+	if !m.left || !errors.Is(err, errGone) {
 		m.cfg.Logger.Error("cluster: the server is no member any more", "error", err)
 		m.err = err
 	}
