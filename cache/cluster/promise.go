@@ -36,8 +36,8 @@ func (m *Member) askAll(ctx context.Context) {
 }
 
 // round asks all other members once if etcd is silent. It waits for their replies for the time of two beats.
-func (m *Member) round(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 2*m.cfg.own().Beat())
+func (m *Member) round(live context.Context) {
+	ctx, cancel := context.WithTimeout(live, 2*m.cfg.own().Beat())
 	defer cancel()
 	var others sync.WaitGroup
 	defer others.Wait()
@@ -52,7 +52,7 @@ func (m *Member) round(ctx context.Context) {
 	m.promised(before) // there may be no others
 	for _, life := range members {
 		address := p.Member(p.Number(life)).Address
-		others.Go(func() { m.ask(ctx, address, asked{m.self.Life, life, epoch}, sent) })
+		others.Go(func() { m.ask(ctx, live, address, asked{m.self.Life, life, epoch}, sent) })
 	}
 }
 
@@ -64,8 +64,8 @@ func (m *Member) promised(before time.Duration) {
 	}
 }
 
-// ask asks another member for a promise.
-func (m *Member) ask(ctx context.Context, address string, a asked, sent time.Duration) {
+// ask asks another member for a promise. What it learns is done until live ends.
+func (m *Member) ask(ctx, live context.Context, address string, a asked, sent time.Duration) {
 	c, err := m.peers.client(ctx, address)
 	if err != nil {
 		return
@@ -89,6 +89,7 @@ func (m *Member) ask(ctx context.Context, address string, a asked, sent time.Dur
 			m.extend()
 		} else {
 			m.follow(placement, lost)
+			m.open(live)
 		}
 	}
 }
