@@ -96,7 +96,7 @@ func (m *Member) release(ctx context.Context) error {
 		return nil
 	}
 	revision := m.view.revision
-	return m.replace(func() (bool, error) { return m.store.replace(ctx, revision, next, nil) })
+	return m.replace(ctx, func() (*place.Placement, error) { return m.store.replace(ctx, revision, next, nil) })
 }
 
 // end ends a move, whatever its outcome. mu must be held.

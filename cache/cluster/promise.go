@@ -80,17 +80,12 @@ func (m *Member) ask(ctx, live context.Context, address string, a asked, sent ti
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	before, placement := m.own.Deadline(), m.own.Placement()
+	before := m.own.Deadline()
 	if reply.Status == kv.OK {
 		m.own.Promised(a.Of, sent)
 		m.promised(before)
-	} else if p, err := place.Parse(reply.Value); err == nil && p.Cluster == placement.Cluster && p.Epoch > placement.Epoch {
-		if lost := m.own.Learn(p, m.now()); m.own.Gone() { // the next beat finds that
-			m.extend()
-		} else {
-			m.follow(placement, lost)
-			m.open(live)
-		}
+	} else if p, err := place.Parse(reply.Value); err == nil {
+		m.learn(live, p)
 	}
 }
 

@@ -102,6 +102,13 @@ func TestPending(t *testing.T) {
 	s.Observe(View{p, at(2, lifeA, lifeB, lifeC)}, 0, 0)
 	require.True(t, promises(lifeB), "the key has changed")
 
+	s.Sending(lifeB, 2)
+	s.Sending(lifeB, 3)
+	s.Failed(lifeB, 2)
+	require.False(t, promises(lifeB), "there is another one")
+	s.Failed(lifeB, 3)
+	require.True(t, promises(lifeB), "neither can be made")
+
 	s.Ask(time.Minute)
 	s.Sending(noLife, 0) // a member is added
 	require.False(t, promises(lifeB))
