@@ -39,6 +39,9 @@ type giving struct {
 // give goes on with the shard that is handed over, or begins with another one. mu must be held.
 func (m *Member) give(ctx context.Context) error {
 	if m.giving == nil {
+		if m.view.replies[m.self.ID] != (reply{}) { // of a transaction that was late, or had no reply
+			return m.tell(ctx, reply{})
+		}
 		return m.close(ctx)
 	}
 	g := m.giving
