@@ -197,6 +197,12 @@ func (s *store) ends(l place.Life, revision int64) ([]clientv3.Cmp, clientv3.Op)
 	return []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", revision)}, clientv3.OpDelete(key)
 }
 
+// forget deletes the key of a life.
+func (s *store) forget(ctx context.Context, l place.Life) error {
+	_, err := s.do(ctx, nil, nil, clientv3.OpDelete(s.lifeKey(l)))
+	return err
+}
+
 // put writes a key that one member alone writes.
 func (s *store) put(ctx context.Context, key, id string, value any) error {
 	b, err := json.Marshal(value)

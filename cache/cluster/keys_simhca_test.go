@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"github.com/goverbs/goverbs/cache/cluster"
 )
 
 // connect returns a client of etcd.
@@ -34,4 +36,29 @@ func TestSimulatedMoveIsWithdrawn(t *testing.T) {
 			return err == nil && strings.Contains(string(got.Kvs[0].Value), `"to":""`)
 		}, stuck, 10*time.Millisecond, key)
 	}
+}
+
+// A life that ends deletes its key, which it has written again after others took over its shards.
+func TestSimulatedKeysOfLives(t *testing.T) {
+	r := newRig(t)
+	a, b := r.pair()
+	c := r.connect()
+	lives := func() (n int64) {
+		got, err := c.Get(r.ctx, "/rdmacached/test/servers/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		require.NoError(t, err)
+		return got.Count
+	}
+	resume := b.Stall()
+	require.Eventually(t, func() bool { return a.Status().Takeovers == 1 }, stuck, time.Millisecond)
+	resume()
+	require.Eventually(t, func() bool { return a.Status().Members == 2 }, stuck, time.Millisecond)
+	b.owns(share)
+	require.Equal(t, int64(2), lives())
+	twin := r.start("b", "127.0.0.1:0", 1)
+	<-twin.Done()
+	require.ErrorIs(t, twin.Err(), cluster.ErrTaken)
+	require.Equal(t, int64(2), lives())
+	require.NoError(t, b.Drain(r.ctx))
+	<-b.Done()
+	require.Equal(t, int64(1), lives())
 }

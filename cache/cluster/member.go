@@ -118,10 +118,11 @@ func (m *Member) hurry() {
 func (m *Member) run(ctx context.Context) {
 	for {
 		err := m.live(ctx)
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return
-		case !errors.Is(err, errGone) || m.drained():
+		}
+		m.forget(ctx)
+		if !errors.Is(err, errGone) || m.drained() {
 			m.gone(err)
 			return
 		}
@@ -156,6 +157,19 @@ func (m *Member) live(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+	}
+}
+
+// forget deletes the key of this life, which is over. One that is a member needs it: to take it over means to compare it.
+func (m *Member) forget(ctx context.Context) {
+	m.mu.Lock()
+	life, member := m.self.Life, m.own == nil || m.own.Number() != 0
+	m.mu.Unlock()
+	if member {
+		return
+	}
+	if err := m.store.forget(ctx, life); err != nil {
+		m.cfg.Logger.Warn("cluster: the key of a former life stays", "error", err)
 	}
 }
 
