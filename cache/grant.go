@@ -10,6 +10,9 @@ import (
 // A server of a cluster has its records for itself until a deadline, and then other servers take them over, even
 // if its device still responds to READs. Its grants tell clients of the deadline. Clients ask for them while they READ.
 
+// longestGrant is in ms of the server's clock: the longest TTL of a cluster, and a second.
+const longestGrant = 61_000
+
 // errOtherLife says that the server is another member of its cluster than when the session began.
 var errOtherLife = errors.New("the server has joined its cluster anew")
 
@@ -44,6 +47,9 @@ func (s *session) granted(a *wire.Reply) error {
 	s.granter = 0
 	switch a.Status {
 	case kv.OK:
+		if a.Number > a.Clock && a.Number-a.Clock > longestGrant {
+			return wire.Malformed
+		}
 		s.m.Grant(a.Number, a.Clock)
 	case wire.WrongEpoch:
 		return errOtherLife

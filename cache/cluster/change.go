@@ -23,8 +23,7 @@ func (m *Member) change(ctx context.Context) error {
 		return err
 	}
 	m.cfg.Logger.Info("cluster: a server joins", "id", l.ID, "address", v.servers[l].Address)
-	m.own.Sending(place.Life{}, 0)
-	return m.replace(func() (bool, error) { return m.store.replace(ctx, v.revision, next, nil) })
+	return m.send(ctx, place.Life{}, 0, func() (*place.Placement, error) { return m.store.replace(ctx, v.revision, next, nil) })
 }
 
 // takeOver ends a life, of which the key has a revision, unless it beats once more. mu must be held; it is released during
@@ -39,10 +38,9 @@ func (m *Member) takeOver(ctx context.Context, dead place.Life, revision int64) 
 		return err
 	}
 	compare, end := m.store.ends(dead, revision)
-	m.own.Sending(dead, revision)
 	m.dead = dead
 	m.cfg.Logger.Warn("cluster: a member is dead: its shards are taken over without records", "id", dead.ID)
-	return m.replace(func() (bool, error) { return m.store.replace(ctx, read, next, compare, end) })
+	return m.send(ctx, dead, revision, func() (*place.Placement, error) { return m.store.replace(ctx, read, next, compare, end) })
 }
 
 // alive returns the beats of a view that are newer than those of the view before. mu must be held.
@@ -56,11 +54,40 @@ func (m *Member) alive(v *view) map[place.Life]int64 {
 	return beats
 }
 
-// replace executes a transaction without mu, which must be held. The next beat has its outcome.
-func (m *Member) replace(do func() (bool, error)) error {
+// send is replace of a transaction that ends a life while its key has a revision, or adds a member: see [own.Server.Sending].
+func (m *Member) send(ctx context.Context, life place.Life, revision int64, do func() (*place.Placement, error)) error {
+	m.own.Sending(life, revision)
+	err := m.replace(ctx, do)
+	if err == nil {
+		m.own.Failed(life, revision) // or executed, and learnt
+	}
+	return err
+}
+
+// replace executes a transaction without mu, which must be held. It takes the placement that etcd has after it. With an
+// error the transaction may be executed later.
+func (m *Member) replace(ctx context.Context, do func() (*place.Placement, error)) error {
 	m.mu.Unlock()
-	_, err := do()
+	p, err := do()
 	m.mu.Lock()
 	m.hurry()
+	if err == nil {
+		m.learn(ctx, p)
+	}
 	return err
+}
+
+// learn takes a placement that etcd has or had, from any reply. mu must be held.
+func (m *Member) learn(ctx context.Context, p *place.Placement) {
+	before := m.own.Placement()
+	if p.Cluster != before.Cluster || p.Epoch <= before.Epoch {
+		return
+	}
+	lost := m.own.Learn(p, m.now())
+	if m.own.Gone() { // the next beat finds that
+		m.extend()
+		return
+	}
+	m.follow(before, lost)
+	m.open(ctx)
 }

@@ -13,55 +13,100 @@ import (
 // ErrLast means that a member has no other one to hand its shards to.
 var ErrLast = errors.New("no other member takes the shards")
 
-// Drain hands over all shards, and then leaves the cluster. It returns nil when the server may end without a loss, and
-// an error if ctx has ended before, or [ErrLast] if there is no other member.
+// errEnded means that a life of a member has ended before a drain has handed over its shards.
+var errEnded = errors.New("the server is no member any more, and its records are lost")
+
+// Drain hands over all shards, and then leaves the cluster. It returns nil when the server may end without a loss. It
+// returns an error if ctx has ended before, if others have taken over the shards meanwhile, or the member has ended,
+// and [ErrLast] if there is no other member.
 func (m *Member) Drain(ctx context.Context) error {
+	m.mu.Lock()
+	life, joined := m.self.Life, m.own != nil && m.own.Number() != 0
+	m.mu.Unlock()
+	if !joined {
+		return nil
+	}
+	err := m.drain(ctx, life)
+	if err == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.left = false
+	return fmt.Errorf("cluster: drain: %w", err)
+}
+
+// drain is Drain of a life that is a member.
+func (m *Member) drain(ctx context.Context, life place.Life) error {
 	for {
 		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("cluster: drain: %w", err)
+			return err
 		}
 		m.mu.Lock()
-		var next *place.Placement
-		var err error
 		changed := m.changed
-		joined := m.own != nil && m.own.Number() != 0
+		next, ops, over, err := m.leave(life)
 		var revision int64
-		var ops []clientv3.Op
-		if joined {
-			p := m.own.Placement()
+		if next != nil {
 			revision = m.view.revision
-			switch me := p.Member(m.own.Number()); {
-			case !others(p, me.Number):
-				err = fmt.Errorf("cluster: %w", ErrLast)
-			case me.State != place.Draining:
-				next, err = p.Drain(m.self.Life, true)
-			case p.Owned(me.Number) == 0:
-				next, err = p.TakeOver(m.self.Life)
-				m.left = true
-				ops = append(ops, clientv3.OpDelete(m.store.lifeKey(m.self.Life)))
-			}
 		}
 		m.mu.Unlock()
-		if !joined {
-			return nil
+		if over || err != nil {
+			return err
 		}
-		if err == nil && next != nil {
+		if next != nil {
 			if _, err := m.store.replace(ctx, revision, next, nil, ops...); err != nil { // it is tried again
 				m.cfg.Logger.Warn("cluster: drain", "error", err)
 			}
 			m.hurry()
 		}
-		if err != nil {
-			return err
-		}
 		select {
 		case <-changed:
 		case <-m.done:
-			return nil
+			return m.hasLeft(life)
 		case <-ctx.Done():
-			return fmt.Errorf("cluster: drain: %w", ctx.Err())
+			return ctx.Err()
 		}
 	}
+}
+
+// leave returns the placement with which a drain of a life goes on, or nil, and what else that transaction does; or
+// that the drain is over. mu must be held.
+func (m *Member) leave(life place.Life) (next *place.Placement, ops []clientv3.Op, over bool, err error) {
+	if m.own == nil || m.self.Life != life || m.own.Gone() {
+		return nil, nil, true, m.lost(life)
+	}
+	p := m.own.Placement()
+	me := p.Member(m.own.Number())
+	// What others do after that they do with shards without records.
+	m.left = me.State == place.Draining && p.Owned(me.Number) == 0
+	switch {
+	case !others(p, me.Number):
+		err = ErrLast
+	case me.State != place.Draining:
+		next, err = p.Drain(life, true)
+	case m.left:
+		next, err = p.TakeOver(life)
+		ops = append(ops, clientv3.OpDelete(m.store.lifeKey(life)))
+	}
+	return next, ops, false, err
+}
+
+// hasLeft returns lost of a member that has ended, or the error with which it has.
+func (m *Member) hasLeft(life place.Life) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.lost(life); err == nil || m.err == nil {
+		return err
+	}
+	return m.err
+}
+
+// lost returns an error unless a life has left the cluster after it had handed over all shards. mu must be held.
+func (m *Member) lost(life place.Life) error {
+	if m.left && m.own != nil && m.self.Life == life && m.own.Gone() {
+		return nil
+	}
+	return errEnded
 }
 
 // others reports whether a placement has a member that takes shards, besides the one with a number.

@@ -52,14 +52,14 @@ func (s *store) close() error {
 	return errors.Join(errs...)
 }
 
-// do executes a transaction at one member after the other, until one replies. A transaction without a reply may have been
+// do executes a transaction at one member after the other, until one replies: other operations if a comparison fails. A transaction without a reply may have been
 // executed, or may be executed later.
-func (s *store) do(ctx context.Context, compare []clientv3.Cmp, ops ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {
+func (s *store) do(ctx context.Context, compare []clientv3.Cmp, others []clientv3.Op, ops ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {
 	first := s.at.Load()
 	for i := range uint32(len(s.clients)) {
 		n := (first + i) % uint32(len(s.clients))
 		one, cancel := context.WithTimeout(ctx, s.timeout)
-		resp, err = s.clients[n].Txn(one).If(compare...).Then(ops...).Commit()
+		resp, err = s.clients[n].Txn(one).If(compare...).Then(ops...).Else(others...).Commit()
 		if cancel(); err == nil {
 			s.at.Store(n)
 			return resp, nil
@@ -123,7 +123,7 @@ func (s *store) beat(ctx context.Context, m place.Server, ttl time.Duration) (*v
 
 // read reads everything, after other operations.
 func (s *store) read(ctx context.Context, ops ...clientv3.Op) (*view, error) {
-	resp, err := s.do(ctx, nil, append(ops, clientv3.OpGet(s.prefix, clientv3.WithPrefix()))...)
+	resp, err := s.do(ctx, nil, nil, append(ops, clientv3.OpGet(s.prefix, clientv3.WithPrefix()))...)
 	if err != nil {
 		return nil, err
 	}
@@ -172,16 +172,23 @@ func (v *view) add(key string, value []byte, revision int64) (err error) {
 	return nil
 }
 
-// replace replaces the placement of a revision, and executes other operations with it. It reports whether it did.
-func (s *store) replace(ctx context.Context, revision int64, next *place.Placement, compare []clientv3.Cmp, ops ...clientv3.Op) (bool, error) {
+// replace replaces the placement of a revision, and executes other operations with it. It returns the placement that etcd
+// has then: if it is another one than next, nothing was executed, and nothing will be.
+func (s *store) replace(ctx context.Context, revision int64, next *place.Placement, compare []clientv3.Cmp, ops ...clientv3.Op) (*place.Placement, error) {
 	b, err := next.Format()
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	key := s.prefix + placementKey
 	compare = append(compare, clientv3.Compare(clientv3.ModRevision(key), "=", revision))
-	resp, err := s.do(ctx, compare, append(ops, clientv3.OpPut(key, string(b)))...)
-	return err == nil && resp.Succeeded, err
+	resp, err := s.do(ctx, compare, []clientv3.Op{clientv3.OpGet(key)}, append(ops, clientv3.OpPut(key, string(b)))...)
+	if err != nil || resp.Succeeded {
+		return next, err
+	}
+	for _, kv := range resp.Responses[0].GetResponseRange().Kvs {
+		return place.Parse(kv.Value)
+	}
+	return nil, errors.New("cluster: etcd has no placement")
 }
 
 // ends are what a transaction compares and does that ends a life of which the key has a revision.
@@ -190,11 +197,17 @@ func (s *store) ends(l place.Life, revision int64) ([]clientv3.Cmp, clientv3.Op)
 	return []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", revision)}, clientv3.OpDelete(key)
 }
 
+// forget deletes the key of a life.
+func (s *store) forget(ctx context.Context, l place.Life) error {
+	_, err := s.do(ctx, nil, nil, clientv3.OpDelete(s.lifeKey(l)))
+	return err
+}
+
 // put writes a key that one member alone writes.
 func (s *store) put(ctx context.Context, key, id string, value any) error {
 	b, err := json.Marshal(value)
 	if err == nil {
-		_, err = s.do(ctx, nil, clientv3.OpPut(s.prefix+key+id, string(b)))
+		_, err = s.do(ctx, nil, nil, clientv3.OpPut(s.prefix+key+id, string(b)))
 	}
 	return err
 }

@@ -39,6 +39,9 @@ type giving struct {
 // give goes on with the shard that is handed over, or begins with another one. mu must be held.
 func (m *Member) give(ctx context.Context) error {
 	if m.giving == nil {
+		if m.view.replies[m.self.ID] != (reply{}) { // of a transaction that was late, or had no reply
+			return m.tell(ctx, reply{})
+		}
 		return m.close(ctx)
 	}
 	g := m.giving
@@ -96,7 +99,7 @@ func (m *Member) release(ctx context.Context) error {
 		return nil
 	}
 	revision := m.view.revision
-	return m.replace(func() (bool, error) { return m.store.replace(ctx, revision, next, nil) })
+	return m.replace(ctx, func() (*place.Placement, error) { return m.store.replace(ctx, revision, next, nil) })
 }
 
 // end ends a move, whatever its outcome. mu must be held.

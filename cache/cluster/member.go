@@ -52,7 +52,7 @@ type Member struct {
 	dead    place.Life // the member that was found to be dead last; zero: it has ended
 	ended   uint64     // such members
 	rounds  uint64     // of promises, that have extended the deadline
-	left    bool       // Drain has handed over everything
+	left    bool       // Drain has handed over everything, and ends this life
 	err     error
 }
 
@@ -118,10 +118,11 @@ func (m *Member) hurry() {
 func (m *Member) run(ctx context.Context) {
 	for {
 		err := m.live(ctx)
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return
-		case !errors.Is(err, errGone) || m.drained():
+		}
+		m.forget(ctx)
+		if !errors.Is(err, errGone) || m.drained() {
 			m.gone(err)
 			return
 		}
@@ -159,6 +160,19 @@ func (m *Member) live(ctx context.Context) error {
 	}
 }
 
+// forget deletes the key of this life, which is over. One that is a member needs it: to take it over means to compare it.
+func (m *Member) forget(ctx context.Context) {
+	m.mu.Lock()
+	life, member := m.self.Life, m.own == nil || m.own.Number() != 0
+	m.mu.Unlock()
+	if member {
+		return
+	}
+	if err := m.store.forget(ctx, life); err != nil {
+		m.cfg.Logger.Warn("cluster: the key of a former life stays", "error", err)
+	}
+}
+
 // drained reports whether Drain has handed over everything.
 func (m *Member) drained() bool {
 	m.mu.Lock()
@@ -166,11 +180,11 @@ func (m *Member) drained() bool {
 	return m.left
 }
 
-// gone notes that the membership has ended, which is no error after Drain.
+// gone notes that the membership has ended, which is no error if Drain has ended it.
 func (m *Member) gone(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.left {
+	if !m.left || !errors.Is(err, errGone) {
 		m.cfg.Logger.Error("cluster: the server is no member any more", "error", err)
 		m.err = err
 	}
@@ -188,7 +202,10 @@ func (m *Member) endLife() {
 
 // beat writes this life's key and reads everything, and then does what that asks for.
 func (m *Member) beat(ctx context.Context) error {
-	if m.own == nil {
+	m.mu.Lock()
+	begun := m.own != nil
+	m.mu.Unlock()
+	if !begun {
 		if err := m.begin(ctx); err != nil {
 			return err
 		}
@@ -238,7 +255,10 @@ func (m *Member) begin(ctx context.Context) error {
 
 // create writes the first placement, in which this server owns all shards, unless another member has written one.
 func (m *Member) create(ctx context.Context) error {
-	if m.own.Placement() != nil {
+	m.mu.Lock()
+	known := m.own.Placement()
+	m.mu.Unlock()
+	if known != nil {
 		return errors.New("cluster: etcd has lost the placement")
 	}
 	var id [16]byte
@@ -259,6 +279,7 @@ func (m *Member) observe(v *view, sent time.Duration) error {
 	}
 	lost := m.own.Observe(v.View, sent, m.now())
 	if m.own.Gone() {
+		m.extend()
 		return errGone
 	}
 	m.view, m.prior, m.beats = v, m.beats, v.Beats
@@ -295,8 +316,14 @@ func (m *Member) follow(before *place.Placement, lost []int) {
 	m.changed = make(chan struct{})
 }
 
-// extend has the server serve until the deadline. mu must be held.
-func (m *Member) extend() { m.server.SetDeadline(m.begun.Add(m.own.Deadline())) }
+// extend has the server serve until the deadline, or nothing from now on if others have its shards. mu must be held.
+func (m *Member) extend() {
+	deadline := m.own.Deadline()
+	if m.own.Gone() {
+		deadline = 0
+	}
+	m.server.SetDeadline(m.begun.Add(deadline))
+}
 
 // message returns what clients are told. mu must be held.
 func (m *Member) message() []byte {

@@ -36,8 +36,8 @@ func (m *Member) askAll(ctx context.Context) {
 }
 
 // round asks all other members once if etcd is silent. It waits for their replies for the time of two beats.
-func (m *Member) round(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 2*m.cfg.own().Beat())
+func (m *Member) round(live context.Context) {
+	ctx, cancel := context.WithTimeout(live, 2*m.cfg.own().Beat())
 	defer cancel()
 	var others sync.WaitGroup
 	defer others.Wait()
@@ -52,7 +52,7 @@ func (m *Member) round(ctx context.Context) {
 	m.promised(before) // there may be no others
 	for _, life := range members {
 		address := p.Member(p.Number(life)).Address
-		others.Go(func() { m.ask(ctx, address, asked{m.self.Life, life, epoch}, sent) })
+		others.Go(func() { m.ask(ctx, live, address, asked{m.self.Life, life, epoch}, sent) })
 	}
 }
 
@@ -64,8 +64,8 @@ func (m *Member) promised(before time.Duration) {
 	}
 }
 
-// ask asks another member for a promise.
-func (m *Member) ask(ctx context.Context, address string, a asked, sent time.Duration) {
+// ask asks another member for a promise. What it learns is done until live ends.
+func (m *Member) ask(ctx, live context.Context, address string, a asked, sent time.Duration) {
 	c, err := m.peers.client(ctx, address)
 	if err != nil {
 		return
@@ -80,14 +80,12 @@ func (m *Member) ask(ctx context.Context, address string, a asked, sent time.Dur
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	before, placement := m.own.Deadline(), m.own.Placement()
+	before := m.own.Deadline()
 	if reply.Status == kv.OK {
 		m.own.Promised(a.Of, sent)
 		m.promised(before)
-	} else if p, err := place.Parse(reply.Value); err == nil && p.Cluster == placement.Cluster && p.Epoch > placement.Epoch {
-		if lost := m.own.Learn(p, m.now()); !m.own.Gone() { // otherwise the next beat finds that
-			m.follow(placement, lost)
-		}
+	} else if p, err := place.Parse(reply.Value); err == nil {
+		m.learn(live, p)
 	}
 }
 

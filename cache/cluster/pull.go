@@ -22,12 +22,13 @@ type shardCopy struct {
 // pullAll moves shards here, one at a time, until ctx ends. An owner that a move has failed with is left alone for a while.
 func (m *Member) pullAll(ctx context.Context) {
 	avoid := make(map[string]time.Time)
-	requested := true // etcd may have a request: of a former life, or of a move that has failed
+	requested := true // etcd may have a request without a move: of a former life, or of one that is over
 	for ctx.Err() == nil {
 		requested = requested && m.store.put(ctx, requestsKey, m.cfg.ID, request{}) != nil
 		m.mu.Lock()
 		changed := m.changed
 		r, address, ok := m.next(avoid)
+		requested = requested || !ok && m.view != nil && m.view.requests[m.cfg.ID] != (request{})
 		m.mu.Unlock()
 		if !ok {
 			select {

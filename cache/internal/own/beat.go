@@ -27,6 +27,7 @@ func (s *Server) Observe(v View, sent, now time.Duration) (lost []int) {
 		return nil
 	}
 	lost = s.Learn(v.Placement, now)
+	s.excuse(sent - s.lastBeat)
 	s.lastBeat = max(s.lastBeat, sent)
 	s.settle(v)
 	s.note(v, now)
@@ -34,6 +35,18 @@ func (s *Server) Observe(v View, sent, now time.Duration) (lost []int) {
 		s.deadline = max(s.deadline, sent+s.cfg.Lease())
 	}
 	return lost
+}
+
+// excuse leaves out of the members' silence what this server could not hear itself: of a time without a reply that is longer
+// than two beats, all but one beat. After an outage of all members the first one to beat waits for the others.
+func (s *Server) excuse(gap time.Duration) {
+	if gap <= 2*s.cfg.Beat() {
+		return
+	}
+	for life, o := range s.beats {
+		o.at += gap - s.cfg.Beat()
+		s.beats[life] = o
+	}
 }
 
 // note notes the revisions of the members' keys.

@@ -97,6 +97,36 @@ func TestEtcdAndServerAreLost(t *testing.T) {
 	}
 }
 
+// When no server has reached etcd or another one for longer than a takeover takes, and all come back, none loses
+// its shards. One that does not come back is taken over as after other faults.
+func TestOutageOfAll(t *testing.T) {
+	for seed := range uint64(20) {
+		w := settled(t, seed, 2+int(seed%3))
+		w.run(t, w.upTo(time.Second))
+		lost, outage := w.lost, worse.Wait()+w.upTo(3*ttl)
+		for a := atEtcd; a < len(w.servers); a++ {
+			for b := atEtcd; b < len(w.servers); b++ {
+				w.cut(a, b, outage)
+			}
+		}
+		w.run(t, outage+3*ttl)
+		require.Zero(t, w.takeovers)
+		require.Equal(t, lost, w.lost)
+		for i := range shards {
+			require.NotNil(t, w.owner(i))
+		}
+
+		for a := atEtcd; a < len(w.servers); a++ {
+			for b := atEtcd; b < len(w.servers); b++ {
+				w.cut(a, b, outage)
+			}
+		}
+		w.crash(0, time.Hour)
+		w.run(t, outage+3*ttl)
+		require.Equal(t, 1, w.takeovers)
+	}
+}
+
 // A server that has no connection to etcd keeps its shards by promises. They do not keep others from
 // taking over what a third one had.
 func TestOneWithoutEtcd(t *testing.T) {

@@ -39,8 +39,15 @@ func (s *Server) Ask(now time.Duration) (epoch uint32, members []place.Life) {
 // Promise reports whether a life promises a member not to take over its shards for [Config.Wait]. The member
 // knows the placement of an epoch. A life that knows a newer placement does not promise, and the
 // caller sends that placement instead. Nor does a life that may have taken the shards over, or added a member.
+// Nothing is promised to a life that is no member of the placement of that epoch.
 func (s *Server) Promise(life, to place.Life, epoch uint32, now time.Duration) bool {
-	if life != s.life || s.placement == nil || epoch < s.placement.Epoch || s.mayEnd(to) || len(s.promised) > place.MaxServers {
+	if life != s.life || s.placement == nil || epoch < s.placement.Epoch || s.mayEnd(to) {
+		return false
+	}
+	if epoch == s.placement.Epoch && s.placement.Number(to) == 0 {
+		return false
+	}
+	if _, known := s.promised[to]; !known && len(s.promised) > place.MaxServers {
 		return false
 	}
 	s.promised[to] = max(s.promised[to], now+s.cfg.Wait())

@@ -65,7 +65,23 @@ func TestNoPromise(t *testing.T) {
 	require.False(t, s.Promise(lifeB, lifeA, p.Epoch-1, 0), "it knows a newer placement")
 	require.True(t, s.Promise(lifeB, lifeA, p.Epoch, 0))
 	require.True(t, s.Promise(lifeB, lifeA, p.Epoch+1, 0))
+	require.False(t, s.Promise(lifeB, lifeA2, p.Epoch, 0), "it is no member")
+	require.True(t, s.Promise(lifeB, lifeA2, p.Epoch+1, 0), "it may be one by then")
 	require.False(t, NewServer(real, lifeB, 0).Promise(lifeB, lifeA, 1, 0), "it knows no placement")
+}
+
+// Promises to lives that may become members have a bound. One of them can be prolonged.
+func TestPromisesAreBounded(t *testing.T) {
+	p := first(t, lifeB)
+	s := newServing(t, lifeB, p)
+	require.True(t, s.Promise(lifeB, lifeA, p.Epoch, 0))
+	n := 0
+	for s.Promise(lifeB, place.Life{ID: "c", Boot: uint64(n)}, p.Epoch+1, 0) {
+		n++
+	}
+	require.Equal(t, place.MaxServers, n)
+	require.True(t, s.Promise(lifeB, lifeA, p.Epoch, time.Second), "once more")
+	require.Equal(t, time.Second+wait, s.promised[lifeA])
 }
 
 // What may yet be made keeps a server from promising, and from believing promises.
@@ -85,6 +101,13 @@ func TestPending(t *testing.T) {
 	require.False(t, promises(lifeB), "what it compares is so")
 	s.Observe(View{p, at(2, lifeA, lifeB, lifeC)}, 0, 0)
 	require.True(t, promises(lifeB), "the key has changed")
+
+	s.Sending(lifeB, 2)
+	s.Sending(lifeB, 3)
+	s.Failed(lifeB, 2)
+	require.False(t, promises(lifeB), "there is another one")
+	s.Failed(lifeB, 3)
+	require.True(t, promises(lifeB), "neither can be made")
 
 	s.Ask(time.Minute)
 	s.Sending(noLife, 0) // a member is added

@@ -1,6 +1,7 @@
 package own
 
 import (
+	"slices"
 	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/place"
@@ -59,6 +60,11 @@ func (s *Server) Joining(v View) (life place.Life, ok bool) {
 // member if life is zero.
 func (s *Server) Sending(life place.Life, revision int64) {
 	s.pending = append(s.pending, transaction{life, revision})
+}
+
+// Failed notes that a transaction was not executed, and cannot be any more: what it compares has changed.
+func (s *Server) Failed(life place.Life, revision int64) {
+	s.pending = slices.DeleteFunc(s.pending, func(t transaction) bool { return t == transaction{life, revision} })
 }
 
 // settle forgets transactions that cannot be executed any more, since a key has changed that they compare.

@@ -17,11 +17,20 @@ func dead(s *Server, now time.Duration) (place.Life, int64) {
 
 var noLife place.Life
 
+// hears has all beats until a time have a reply at once with the same view.
+func hears(s *Server, v View, until time.Duration) {
+	for at := s.lastBeat; at <= until; at += s.cfg.Beat() {
+		s.Observe(v, at, at)
+	}
+	s.Observe(v, until, until)
+}
+
 func TestDead(t *testing.T) {
 	p := first(t, lifeB, lifeC)
 	s := newServing(t, lifeA, p)
 	life, _ := dead(s, wait)
 	require.Equal(t, noLife, life)
+	hears(s, View{p, at(1, lifeA, lifeB, lifeC)}, 9*time.Second)
 	beats := at(2, lifeA, lifeC)
 	beats[lifeB] = 1
 	s.Observe(View{p, beats}, 9*time.Second, 10*time.Second)
@@ -45,6 +54,27 @@ func TestDead(t *testing.T) {
 	life, revision = dead(s, 12*time.Second+wait+1)
 	require.Equal(t, lifeB, life)
 	require.Equal(t, int64(3), revision, "the last one that was seen")
+}
+
+// Silence that a server could not hear counts as one beat.
+func TestSilenceIsExcused(t *testing.T) {
+	v := View{first(t, lifeB), at(1, lifeA, lifeB)}
+	beat := real.Beat()
+	s := newServing(t, lifeA, v.Placement)
+	s.Observe(v, 2*beat, 2*beat)
+	life, _ := dead(s, wait+1)
+	require.Equal(t, lifeB, life, "two beats are usual")
+	s.Observe(v, 4*beat+1, time.Minute)
+	_, _, ok := s.Dead(wait + beat + 1)
+	require.False(t, ok)
+	life, _ = dead(s, wait+beat+2)
+	require.Equal(t, lifeB, life)
+	s.Observe(v, time.Hour, time.Hour)
+	s.Observe(v, 0, time.Hour)
+	_, _, ok = s.Dead(time.Hour + wait - 5*beat)
+	require.False(t, ok)
+	life, _ = dead(s, time.Hour+wait)
+	require.Equal(t, lifeB, life)
 }
 
 // A member without a key is dead, too.
@@ -76,7 +106,7 @@ func TestNewMemberWaits(t *testing.T) {
 	require.False(t, ok)
 	life, _ := dead(s, time.Minute+wait)
 	require.Equal(t, lifeA, life)
-	s.Observe(View{joined(t, p, lifeC), at(1, lifeA, lifeB, lifeC)}, 2*time.Minute, 2*time.Minute)
+	hears(s, View{joined(t, p, lifeC), at(1, lifeA, lifeB, lifeC)}, 2*time.Minute)
 	life, _ = dead(s, 2*time.Minute)
 	require.Equal(t, lifeA, life, "it joins once")
 }
