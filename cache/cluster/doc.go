@@ -31,7 +31,7 @@
 //     and joins again by itself.
 //   - While etcd is silent nothing moves, and all members serve what they have as long as all of them promise each
 //     other not to take over. If one does not reply, the others stop one TTL later, until etcd is back: operations
-//     on their keys wait.
+//     on their keys wait. After a silence of everything for all members they go on with their records.
 //
 // # Method and assumptions
 //

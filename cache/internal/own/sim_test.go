@@ -105,7 +105,7 @@ func (w *world) served() {
 	reads, sets := make(map[int]int), make(map[int]int)
 	for _, o := range w.history {
 		switch {
-		case o.call < length-6*time.Second:
+		case o.call < length-12*time.Second:
 		case o.what[0] == 'R':
 			reads[o.shard]++
 		case o.what[len(o.what)-2] == 'e' && o.what[len(o.what)-3] == 'u':

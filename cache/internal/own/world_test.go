@@ -25,7 +25,7 @@ const (
 	shards = 4
 	drops  = 64
 	quiet  = 24 * time.Second // then faults end
-	length = 44 * time.Second
+	length = 50 * time.Second
 )
 
 // worse is the configuration of simulations: clocks drift far more than crystals, so that what depends on the
