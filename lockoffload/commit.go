@@ -103,9 +103,15 @@ func (j *job) postLast(ctx context.Context, until int64) (*Commit, error) {
 		_ = p.Wait(ctx) // so that Flush does not return the error too
 		return nil, p.err
 	case err != nil:
-		p.room, p.flight.until = make(chan struct{}), 0
+		p.room = make(chan struct{})
 		go func() {
 			err := p.s.line.post(context.Background(), &p.flight, j.mr, &j.wrs)
+			for err == errLate { // without the unlock, too: the session is over then
+				if err = p.s.allowed(); err == nil {
+					p.flight.until = p.s.until.Load()
+					err = p.s.line.post(context.Background(), &p.flight, j.mr, &j.wrs)
+				}
+			}
 			close(p.room)
 			if err != nil {
 				p.executed(err)

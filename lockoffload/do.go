@@ -180,10 +180,15 @@ func (j *job) unlock(ctx context.Context, err error) (Result, error) {
 		until = j.s.until.Load()
 	}
 	commit, perr := j.postLast(ctx, until)
-	if perr == errLate {
-		err = j.s.late()
-		j.chain.Revoke()
-		commit, perr = j.postLast(ctx, 0)
+	for perr == errLate { // or heartbeats have extended the lease meanwhile
+		if until = 0; err == nil {
+			if err = j.s.allowed(); err == nil {
+				until = j.s.until.Load()
+			} else {
+				j.chain.Revoke()
+			}
+		}
+		commit, perr = j.postLast(ctx, until)
 	}
 	return Result{Protocol: ProtocolTwoStep, Commit: commit, Tries: j.chain.Tried, Version: j.chain.Version}, errors.Join(err, perr)
 }

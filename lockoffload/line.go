@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
@@ -94,7 +95,7 @@ func (l *line) post(ctx context.Context, f *flight, mr *verbs.MR, rs *requests) 
 	case err == nil:
 		f.posted = true
 		return nil
-	case f.until != 0 && now().UnixNano() >= f.until:
+	case f.until != 0 && errors.Is(err, syscall.ETIME):
 		return errLate
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()) && l.fault() == nil:
 		return ctx.Err()

@@ -35,7 +35,7 @@ type CompletionHandler interface {
 	// queue pair ends with that error.
 	//
 	// Other lists wait meanwhile. Ended must not wait, and must not call methods of the
-	// requester, of its queue pair or of calls. Goroutines that it starts may do so.
+	// requester, of its queue pair or of calls. Goroutines that it starts may do so when [Requester.Go] has returned.
 	Ended(err error) error
 }
 

@@ -109,6 +109,7 @@ func (m *Chain) Revoke() {
 	m.Wrote = false
 	m.Count.TwoStep--
 	m.begin()
+	m.perform(false)
 	m.release(m.Grant, m.Tags.Owner)
 }
 
