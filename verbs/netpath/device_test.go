@@ -66,7 +66,7 @@ func TestRefusals(t *testing.T) {
 	_, err = netpath.ResolveFrom(ctx, netip.MustParseAddr("10.79.0.99"), topo.SparePeer)
 	require.ErrorIs(t, err, netpath.ErrNoAddress)
 	_, err = netpath.Resolve(ctx, netip.MustParseAddr("127.0.0.2"))
-	require.ErrorIs(t, err, netpath.ErrNoAddress, "loopback without an address of its own")
+	require.ErrorIs(t, err, netpath.ErrNotRDMA, "all of 127.0.0.0/8 is on lo")
 
 	require.NoError(t, topo.SetUp(topo.SpareNetdev, false))
 	_, err = netpath.LookupAddr(ctx, topo.SpareAddr)
