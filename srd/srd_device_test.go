@@ -327,22 +327,28 @@ func TestGoroutines(t *testing.T) {
 // All four paths are used, and a dead one does not show for long.
 func TestPaths(t *testing.T) {
 	lab.RequireTopology(t, "ecmp")
-	a, b := pair(t, srd.Config{Paths: 16})
-	stop := collect(t, b, false)
-	q, err := a.NewQueue(srd.QueueConfig{})
-	require.NoError(t, err)
-	before, err := lab.PathPackets()
-	require.NoError(t, err)
-	stream(t, q, b.Addr(), 1000, 32, 1000)
-	after, err := lab.PathPackets()
-	require.NoError(t, err)
+	var a, b *srd.Endpoint
+	var q *srd.SendQueue
 	used := 0
-	for i := range after {
-		if after[i]-before[i] > 20 {
-			used++
+	for try := 0; used < 4 && try < 5; try++ { // by chance the ports of 16 queue pairs may all lead past one of four ways
+		a, b = pair(t, srd.Config{Paths: 16})
+		collect(t, b, false)
+		var err error
+		q, err = a.NewQueue(srd.QueueConfig{})
+		require.NoError(t, err)
+		before, err := lab.PathPackets()
+		require.NoError(t, err)
+		stream(t, q, b.Addr(), 1000, 32, 1000)
+		after, err := lab.PathPackets()
+		require.NoError(t, err)
+		used = 0
+		for i := range after {
+			if after[i]-before[i] > 20 {
+				used++
+			}
 		}
+		t.Logf("packets by path: %v, then %v; %+v", before, after, a.Peers())
 	}
-	t.Logf("packets by path: %v, then %v; %+v", before, after, a.Peers())
 	require.Equal(t, 4, used)
 	oneByOne := func() (median, p99 time.Duration) {
 		var took []time.Duration
@@ -361,7 +367,6 @@ func TestPaths(t *testing.T) {
 	dead, deadLate := oneByOne()
 	t.Logf("median %v, 99 %% %v; with a dead path %v and %v; %+v", healthy, healthyLate, dead, deadLate, a.Stats())
 	require.Less(t, deadLate, max(100*time.Millisecond, 8*dead, 2*healthyLate), "a guest on a busy host is slow as a whole, with all paths too")
-	_ = stop
 }
 
 // Each path has its own UDP source port: by the flow label of its own way to the peer's
