@@ -134,7 +134,7 @@ bool sim_sysfs(void)
 		name = hash(name, &d->ib, sizeof(d->ib));
 	}
 	/* The number counts changes of what else is written. */
-	if (snprintf(root, sizeof(root), "%s/simhca-2-%d-%08x", tmp ? tmp : "/tmp", (int)geteuid(), name) >= (int)sizeof(root)) {
+	if (snprintf(root, sizeof(root), "%s/simhca-3-%d-%08x", tmp ? tmp : "/tmp", (int)geteuid(), name) >= (int)sizeof(root)) {
 		sim_print("TMPDIR is too long");
 		return false;
 	}
