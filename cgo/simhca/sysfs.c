@@ -15,18 +15,23 @@
 
 static bool failed;
 
-/* Writes a file and the folders that it is in. */
+/* Makes the folders that a file is in. */
+static void make_folders(char *path)
+{
+	for (char *s = path + 1; (s = strchr(s, '/')); s++) {
+		*s = 0;
+		mkdir(path, 0700);
+		*s = '/';
+	}
+}
+
 static void put(const char *root, const char *name, const char *text)
 {
 	char path[512];
 	int fd;
 
 	snprintf(path, sizeof(path), "%s/%s", root, name);
-	for (char *s = path + 1; (s = strchr(s, '/')); s++) {
-		*s = 0;
-		mkdir(path, 0700);
-		*s = '/';
-	}
+	make_folders(path);
 	fd = sim_real.open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	failed |= fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text);
 	if (fd >= 0)
@@ -38,6 +43,7 @@ static void put_link(const char *root, const char *name, const char *to)
 	char path[512];
 
 	snprintf(path, sizeof(path), "%s/%s", root, name);
+	make_folders(path);
 	failed |= symlink(to, path) != 0;
 }
 
@@ -72,7 +78,6 @@ static void put_device(const char *root, const struct sim_device *d)
 	put(root, FILE("devices/%s/device", d->name), text);
 	put(root, FILE("devices/%s/infiniband/%s/node_type", d->name, d->name), mlx5 ? "1: CA\n" : "7: unspecified\n");
 	put_link(root, FILE("devices/%s/infiniband/%s/device", d->name, d->name), "../..");
-	put(root, "class/infiniband/version", "simhca\n");
 	snprintf(text, sizeof(text), "../../devices/%s/infiniband/%s", d->name, d->name);
 	put_link(root, FILE("class/infiniband/%s", d->name), text);
 	put(root, FILE("class/infiniband_verbs/uverbs%d/ibdev", d->number), d->name);
@@ -134,7 +139,7 @@ bool sim_sysfs(void)
 		name = hash(name, &d->ib, sizeof(d->ib));
 	}
 	/* The number counts changes of what else is written. */
-	if (snprintf(root, sizeof(root), "%s/simhca-3-%d-%08x", tmp ? tmp : "/tmp", (int)geteuid(), name) >= (int)sizeof(root)) {
+	if (snprintf(root, sizeof(root), "%s/simhca-4-%d-%08x", tmp ? tmp : "/tmp", (int)geteuid(), name) >= (int)sizeof(root)) {
 		sim_print("TMPDIR is too long");
 		return false;
 	}
