@@ -16,11 +16,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/cache/internal/driver/simulated"
 	"github.com/goverbs/goverbs/cache/server"
 	_ "github.com/goverbs/goverbs/cgo/simhca"
 	"github.com/goverbs/goverbs/dc"
 	"github.com/goverbs/goverbs/internal/testseed"
-	"github.com/goverbs/goverbs/verbs"
 )
 
 // Many keys at once, with a map and without one, by either transport, while others change them: records that are READ
@@ -30,14 +30,7 @@ func TestSimulatedGetMulti(t *testing.T) {
 	const keys = 60
 	ctx, seed := within(t), testseed.New(t)
 	s, i := simulatedPair(t, server.Config{Memory: 16 << 20, Lease: 10 * time.Second})
-	dev, err := verbs.Open("mlx5_0", verbs.DeviceConfig{})
-	require.NoError(t, err)
-	pd, err := dev.AllocPD()
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		require.NoError(t, pd.Close())
-		require.NoError(t, dev.Close())
-	})
+	pd := simulated.PD(t)
 	dial := func(i *dc.Initiator, entries int) *cache.Client {
 		c, err := cache.Dial(ctx, s.Addr().String(), cache.Config{DC: i, PD: pd, RequireRDMA: true, MapBytes: entries})
 		require.NoError(t, err)

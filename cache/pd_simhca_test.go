@@ -18,13 +18,9 @@ import (
 // Clients on a protection domain of the program connect by RDMA where no device has the connection's address. They
 // have nothing left in it when they are closed.
 func TestSimulatedProtectionDomain(t *testing.T) {
-	simulated.Require(t)
 	ctx := within(t)
 	s := simulatedServer(t, server.Config{Memory: 16 << 20})
-	dev, err := verbs.Open("mlx5_0", verbs.DeviceConfig{})
-	require.NoError(t, err)
-	pd, err := dev.AllocPD()
-	require.NoError(t, err)
+	pd := simulated.PD(t)
 	cfg := cache.Config{PD: pd, RequireRDMA: true}
 	a, err := cache.Dial(ctx, s.Addr().String(), cfg)
 	require.NoError(t, err)
@@ -50,5 +46,4 @@ func TestSimulatedProtectionDomain(t *testing.T) {
 	require.NoError(t, b.Set(ctx, key(0), cache.Item{}, 0))
 	require.NoError(t, b.Close())
 	require.NoError(t, pd.Close())
-	require.NoError(t, dev.Close())
 }

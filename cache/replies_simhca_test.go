@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/cache/internal/driver/simulated"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/cache/server"
@@ -19,14 +20,7 @@ import (
 // the client has receives for.
 func TestSimulatedManyLongReplies(t *testing.T) {
 	s := simulatedServer(t, server.Config{})
-	dev, err := verbs.Open("mlx5_0", verbs.DeviceConfig{})
-	require.NoError(t, err)
-	pd, err := dev.AllocPD()
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		require.NoError(t, pd.Close())
-		require.NoError(t, dev.Close())
-	})
+	pd := simulated.PD(t)
 	r, ctx := connectBy(t, verbs.LinkConfig{PD: pd}, s.Addr().String(), 64, "", nil), within(t)
 	value := bytes.Repeat([]byte("long"), 50_000)
 	set(t, s, key(1), value)
