@@ -1,9 +1,9 @@
 #!/bin/sh
-# Debian's unchanged UCX in one process and between two, and libfabric's reliable datagrams between two.
+# Debian 12's unchanged UCX in one process and between two, and libfabric's reliable datagrams between two.
 set -u
 preload=$PWD/build/simhca.so
 # UCX's own interception of mmap leads past simhca's.
-export SIMHCA=mlx5@ucx UCX_IB_GID_INDEX=3 UCX_MEM_MMAP_HOOK_MODE=none UCX_WARN_UNUSED_ENV_VARS=n
+export SIMHCA=mlx5@ucx-$$ UCX_IB_GID_INDEX=3 UCX_MEM_MMAP_HOOK_MODE=none UCX_WARN_UNUSED_ENV_VARS=n
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 port=$((30000 + $$ % 10000))
@@ -29,7 +29,7 @@ alone() {
 	result "$logs/client" '^Final:' ucx_perftest -l "$@"
 }
 
-# both RESULT SERVER -- CLIENT: of which SERVER listens on $port.
+# both RESULT SERVER CLIENT: of which SERVER, a command line, listens on $port.
 both() {
 	want=$1 server=$2 client=$3
 	run $server >"$logs/server" 2>&1 &
