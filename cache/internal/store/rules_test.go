@@ -73,3 +73,14 @@ func TestDropLater(t *testing.T) {
 	s.Drop(10, &[place.Shards]bool{}, 0, 100)
 	require.Equal(t, uint64(1), s.Stats().Flushes)
 }
+
+// A list looks at so many items and no more, and says where to go on.
+func TestListLooksAtSomeItems(t *testing.T) {
+	s := newStore(t, 4, Config{})
+	s.items = make([]item, listSteps+1)
+	q := kv.Request{Op: wire.OpList}
+	a := s.DoLocal(0, &q)
+	require.Equal(t, uint64(listSteps), a.Number)
+	q.Initial = a.Number
+	require.Zero(t, s.DoLocal(0, &q).Number)
+}

@@ -331,6 +331,12 @@ func TestSpec(t *testing.T) {
 				want.Value = nil
 			}
 			require.Equal(t, want, have, "run %d, step %d: %+v", run, step, q)
+			if rnd.IntN(5) == 0 {
+				s.Tick(now, 1000)
+				for key := range maps.Clone(m.records) {
+					m.expire(key)
+				}
+			}
 			if rnd.IntN(150) == 0 {
 				s = restarted(t, s, m, rnd.Uint64N(2000))
 			}
