@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/cache/internal/place"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/cache/kv"
 )
@@ -13,6 +14,8 @@ import (
 func TestEpochs(t *testing.T) {
 	_, err := New(Config{})
 	require.ErrorContains(t, err, "epoch 0")
+	_, err = New(Config{Epoch: 7, AllocTable: func(int) ([]byte, wire.Where) { return nil, wire.Where{} }})
+	require.Error(t, err, "no memory for the table")
 	s := newStore(t, 4, Config{})
 	for epoch, want := range map[uint32]kv.Status{0: kv.OK, 7: kv.OK, 8: wire.WrongEpoch} {
 		q := set("k", "v")
@@ -48,32 +51,36 @@ func TestSmallestChunks(t *testing.T) {
 	require.Equal(t, 1, entries)
 }
 
-// A get says for how long the record had not been accessed.
-func TestIdle(t *testing.T) {
+// The age of a record that is evicted is the one that is kept and shown.
+func TestAgeOfTheEvicted(t *testing.T) {
 	s := newStore(t, 4, Config{})
 	do(s, 0, set("k", "v"))
-	require.Equal(t, uint64(700), do(s, 700, get("k")).Idle)
+	s.advance(700)
+	id, _, ok := s.lookup(s.cfg.Secret.Fingerprint([]byte("k")), []byte("k"))
+	require.True(t, ok)
+	s.evict(id)
+	ages := s.EvictedAges()
+	require.Equal(t, uint64(700), s.Stats().EvictedIdle)
+	require.Equal(t, uint64(1), ages.Total())
+	require.Equal(t, uint64(700), ages.Sum)
 }
 
-// What is marked stale keeps its expiry unless another one is asked for.
-func TestStaleExpiry(t *testing.T) {
-	for want, expiry := range map[uint32]uint64{kv.WantStale: 100, kv.WantStale | kv.WantTouch: 500} {
-		s := newStore(t, 4, Config{})
-		q := set("k", "v")
-		q.Expiry = 100
-		do(s, 0, q)
-		d := wire.Request{Request: kv.Request{Op: kv.OpDelete, Key: []byte("k"), Want: want, Expiry: 500}}
-		require.Equal(t, expiry, do(s, 0, d).Expiry)
-	}
-}
-
-// A number that becomes longer is a new record, which has not been fetched.
-func TestLongerNumberIsNotFetched(t *testing.T) {
+// What shards drop at a time is behind a flush that was to come then.
+func TestDropLater(t *testing.T) {
 	s := newStore(t, 4, Config{})
-	do(s, 0, set("k", "9"))
-	do(s, 0, get("k"))
-	require.Equal(t, uint64(10), do(s, 0, wire.Request{Request: kv.Request{Op: kv.OpArith, Key: []byte("k"), Delta: 1}}).Number)
-	a := do(s, 0, get("k"))
-	require.Equal(t, "10", string(a.Value))
-	require.Zero(t, a.Bits&kv.ReplyFetched)
+	do(s, 0, set("k", "v"))
+	do(s, 0, wire.Request{Request: kv.Request{Op: kv.OpFlush, Want: kv.WantIfLater, Expiry: 10}})
+	s.Drop(10, &[place.Shards]bool{}, 0, 100)
+	require.Equal(t, uint64(1), s.Stats().Flushes)
+}
+
+// A list looks at so many items and no more, and says where to go on.
+func TestListLooksAtSomeItems(t *testing.T) {
+	s := newStore(t, 4, Config{})
+	s.items = make([]item, listSteps+1)
+	q := kv.Request{Op: wire.OpList}
+	a := s.DoLocal(0, &q)
+	require.Equal(t, uint64(listSteps), a.Number)
+	q.Initial = a.Number
+	require.Zero(t, s.DoLocal(0, &q).Number)
 }

@@ -180,12 +180,12 @@ func (s *Store) lookup(fingerprint uint64, key []byte) (uint32, wire.Record, boo
 		if string(r.Key) != string(key) {
 			continue
 		}
-		if r.Expired(s.now) {
-			s.expired(e.Item)
+		if s.isFlushed(e.Version) {
 			s.remove(e.Item)
 			break
 		}
-		if s.isFlushed(e.Version) {
+		if r.Expired(s.now) {
+			s.expired(e.Item)
 			s.remove(e.Item)
 			break
 		}
