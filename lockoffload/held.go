@@ -232,13 +232,16 @@ func (h *Lock) postCommit(ctx context.Context) error {
 	m := &machine.Once{}
 	h.j.prepare(m)
 	m.Commit(h.g.Slot, &h.old)
-	err := h.j.post(ctx, h.s.until.Load())
-	for err == errLate { // or heartbeats have extended the lease meanwhile
-		if err = h.s.allowed(); err == nil {
-			err = h.j.post(ctx, h.s.until.Load())
+	for {
+		if until := h.s.until.Load(); until != longOver {
+			if err := h.j.post(ctx, until); err != errLate {
+				return err
+			}
+		}
+		if err := h.s.allowed(); err != nil { // else heartbeats have extended the lease meanwhile
+			return err
 		}
 	}
-	return err
 }
 
 // awaitCommit waits for the WRITE of commit, and calls leave when it is over.

@@ -57,16 +57,18 @@ type revocable interface{ Revoke() }
 // postLeased is postLast for a list that writes under the lease. If the lease is over by the time of the post, it posts
 // the unlock command alone, and returns the error.
 func (j *job) postLeased(ctx context.Context, m revocable) (*Commit, error) {
-	commit, err := j.postLast(ctx, j.s.until.Load())
-	for err == errLate { // or heartbeats have extended the lease meanwhile
-		if lost := j.s.allowed(); lost != nil {
+	for {
+		if until := j.s.until.Load(); until != longOver {
+			if commit, err := j.postLast(ctx, until); err != errLate {
+				return commit, err
+			}
+		}
+		if lost := j.s.allowed(); lost != nil { // else heartbeats have extended the lease meanwhile
 			m.Revoke()
-			commit, err = j.postLast(ctx, 0)
+			commit, err := j.postLast(ctx, 0)
 			return commit, errors.Join(lost, err)
 		}
-		commit, err = j.postLast(ctx, j.s.until.Load())
 	}
-	return commit, err
 }
 
 // unlockUnless gives the lock back if a function of the program has not returned: it
