@@ -65,6 +65,7 @@ type Store struct {
 	crowd    [][]byte
 	scratch  []byte
 	reply    wire.Reply // of Do
+	request  kv.Request // that it carries out
 	longest  int        // of the records of late
 	pinned   uint32     // an item that must not be moved just now
 	stats    Stats
