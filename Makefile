@@ -142,7 +142,7 @@ bench: PACKAGES += redis-tools
 endif
 
 ifneq ($(findstring native,$(SUITE)),)
-bench: PACKAGES += ucx-utils
+bench: PACKAGES += ucx-utils libfabric-bin
 endif
 
 # What srd stands beside: fi_pingpong.
