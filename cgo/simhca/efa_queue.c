@@ -83,8 +83,12 @@ bool ef_qp_work(struct ef_qp *q)
 {
 	bool busy;
 
-	if (q->state < IBV_QPS_RTS || q->state == IBV_QPS_SQD || sim_fault_late(&q->o, q->qpn))
+	if (q->state < IBV_QPS_RTS || q->state == IBV_QPS_SQD)
 		return false;
+	if (sim_fault_late(&q->o, q->qpn)) {
+		sim_waiting = true;
+		return false;
+	}
 	busy = fetch(q);
 	if (q->state == IBV_QPS_ERR) {
 		flush(q);
@@ -107,5 +111,6 @@ bool ef_qp_work(struct ef_qp *q)
 		finish(q, p, status);
 		busy = true;
 	}
+	sim_waiting |= q->requests != NULL;
 	return busy;
 }

@@ -373,24 +373,34 @@ void sim_delete(void *p, size_t size)
 	freed[k] = p;
 }
 
-/* Sleeps so long, or until another process has something for this one. */
-void sim_nap(uint64_t ns)
+static uint32_t alone_asleep; /* without a fabric */
+static uint32_t resting;
+
+static uint32_t *asleep(void) { return sim_fabric ? &sim_gate(sim_self->slot)->asleep : &alone_asleep; }
+
+/* Sleeps so long, or until another process has something for this one, or sim_rouse if it rests. */
+void sim_nap(uint64_t ns, bool rests)
 {
 	struct timespec t = { .tv_nsec = ns };
-	struct fabric_gate *g;
 	uint64_t any = 0;
 
-	if (!sim_fabric) {
-		nanosleep(&t, NULL);
-		return;
-	}
-	g = sim_gate(sim_self->slot);
-	__atomic_store_n(&g->asleep, 1, __ATOMIC_SEQ_CST);
-	for (int i = 0; i < SIM_NODES / 64; i++)
-		any |= __atomic_load_n(&g->inbox[i], __ATOMIC_SEQ_CST);
+	__atomic_store_n(asleep(), 1, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&resting, rests, __ATOMIC_RELEASE);
+	for (int i = 0; sim_fabric && i < SIM_NODES / 64; i++)
+		any |= __atomic_load_n(&sim_gate(sim_self->slot)->inbox[i], __ATOMIC_SEQ_CST);
 	if (!any)
-		syscall(SYS_futex, &g->asleep, FUTEX_WAIT, 1, &t, NULL, 0);
-	__atomic_store_n(&g->asleep, 0, __ATOMIC_RELAXED);
+		syscall(SYS_futex, asleep(), FUTEX_WAIT, 1, &t, NULL, 0);
+	__atomic_store_n(&resting, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(asleep(), 0, __ATOMIC_RELAXED);
+}
+
+/* Ends the rest of this process's thread; false: it did not rest. */
+bool sim_rouse(void)
+{
+	if (!__atomic_load_n(&resting, __ATOMIC_ACQUIRE) || !__atomic_exchange_n(asleep(), 0, __ATOMIC_SEQ_CST))
+		return false;
+	syscall(SYS_futex, asleep(), FUTEX_WAKE, 1, NULL, NULL, 0);
+	return true;
 }
 
 /* Has a process look at what this one has for it. */

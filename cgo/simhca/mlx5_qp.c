@@ -178,8 +178,12 @@ bool mx_qp_work(struct mx_qp *q)
 	}
 	if (q->state == IBV_QPS_ERR)
 		mx_flush_receives(q);
-	if (!q->sq_count || sim_fault_late(&q->o, q->qpn))
+	if (!q->sq_count)
 		return false;
+	if (sim_fault_late(&q->o, q->qpn)) {
+		sim_waiting = true;
+		return false;
+	}
 	fetch(q);
 	if (sim_impaired)
 		mx_send_behind(q);
@@ -200,5 +204,6 @@ bool mx_qp_work(struct mx_qp *q)
 		memmove(q->pending + i, q->pending + i + 1, (--q->npending - i) * sizeof(*q->pending));
 		busy = true;
 	}
+	sim_waiting |= q->npending > 0;
 	return busy;
 }

@@ -2,12 +2,15 @@
 
 /*
  * A program that polls an empty completion queue lends the devices its thread: while programs
- * spin, and CPUs are few, the thread of the devices may get none for milliseconds.
- * So the calls that poll are watched, where the library has its pointers to them.
+ * spin, and CPUs are few, the thread of the devices may get none for milliseconds. One that
+ * posts, or asks for an event, may wait for it: the devices rest no longer.
+ * So these calls are watched, where the library has its pointers to them.
  */
 #include "sim.h"
 
 typedef int poll_fn(struct ibv_cq *, int, struct ibv_wc *);
+typedef int notify_fn(struct ibv_cq *, int);
+typedef int send_fn(struct ibv_qp *, struct ibv_send_wr *, struct ibv_send_wr **);
 typedef int start_fn(struct ibv_cq_ex *, struct ibv_poll_cq_attr *);
 
 enum { PLACES = 1 << 13, TRIES = 8 };
@@ -15,7 +18,10 @@ enum { PLACES = 1 << 13, TRIES = 8 };
 /* The call of an extended queue that begins a poll, which queues have differently. */
 static struct { struct ibv_cq_ex *cq; start_fn *real; } starts[PLACES];
 
-static poll_fn *real_mlx5, *real_efa;
+/* Those of mlx5, and of EFA. */
+static poll_fn *real_polls[2];
+static notify_fn *real_notifies[2];
+static send_fn *real_sends[2];
 
 static int poll(poll_fn *real, struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
@@ -24,8 +30,30 @@ static int poll(poll_fn *real, struct ibv_cq *cq, int n, struct ibv_wc *wc)
 	return got || !n || !sim_lend() ? got : real(cq, n, wc);
 }
 
-static int poll_mlx5(struct ibv_cq *cq, int n, struct ibv_wc *wc) { return poll(real_mlx5, cq, n, wc); }
-static int poll_efa(struct ibv_cq *cq, int n, struct ibv_wc *wc) { return poll(real_efa, cq, n, wc); }
+static int poll_mlx5(struct ibv_cq *cq, int n, struct ibv_wc *wc) { return poll(real_polls[0], cq, n, wc); }
+static int poll_efa(struct ibv_cq *cq, int n, struct ibv_wc *wc) { return poll(real_polls[1], cq, n, wc); }
+
+static int notify(notify_fn *real, struct ibv_cq *cq, int solicited)
+{
+	int err = real(cq, solicited);
+
+	sim_rouse();
+	return err;
+}
+
+static int notify_mlx5(struct ibv_cq *cq, int solicited) { return notify(real_notifies[0], cq, solicited); }
+static int notify_efa(struct ibv_cq *cq, int solicited) { return notify(real_notifies[1], cq, solicited); }
+
+static int send(send_fn *real, struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	int err = real(qp, wr, bad);
+
+	sim_rouse();
+	return err;
+}
+
+static int send_mlx5(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad) { return send(real_sends[0], qp, wr, bad); }
+static int send_efa(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad) { return send(real_sends[1], qp, wr, bad); }
 
 static size_t place(const struct ibv_cq_ex *cq, size_t try) { return (((uintptr_t)cq >> 4) * 0x9e3779b1u + try) % PLACES; }
 
@@ -64,12 +92,16 @@ static void watch_start(struct ibv_cq_ex *cq)
 void sim_watch_polls(struct sim_obj *cq)
 {
 	struct ibv_cq *c = (struct ibv_cq *)(uintptr_t)cq->user;
-	poll_fn **at = &c->context->ops.poll_cq;
+	struct ibv_context_ops *ops = &c->context->ops;
 	bool mlx5 = cq->ctx->dev->model == &sim_mlx5;
 
-	if (*at != poll_mlx5 && *at != poll_efa) {
-		*(mlx5 ? &real_mlx5 : &real_efa) = *at;
-		__atomic_store_n(at, mlx5 ? poll_mlx5 : poll_efa, __ATOMIC_RELEASE);
+	if (ops->poll_cq != poll_mlx5 && ops->poll_cq != poll_efa) {
+		real_polls[!mlx5] = ops->poll_cq;
+		real_notifies[!mlx5] = ops->req_notify_cq;
+		real_sends[!mlx5] = ops->post_send;
+		__atomic_store_n(&ops->poll_cq, mlx5 ? poll_mlx5 : poll_efa, __ATOMIC_RELEASE);
+		__atomic_store_n(&ops->req_notify_cq, mlx5 ? notify_mlx5 : notify_efa, __ATOMIC_RELEASE);
+		__atomic_store_n(&ops->post_send, mlx5 ? send_mlx5 : send_efa, __ATOMIC_RELEASE);
 	}
 	watch_start((struct ibv_cq_ex *)c);
 }

@@ -213,7 +213,8 @@ bool sim_try_change(void);
 void sim_changed(void);
 void *sim_new(size_t);
 void sim_delete(void *, size_t);
-void sim_nap(uint64_t ns);
+void sim_nap(uint64_t ns, bool rests);
+bool sim_rouse(void);
 void sim_wake(int slot);
 
 /* The memory of its processes (remote.c). */
@@ -267,6 +268,8 @@ uint64_t sim_arrival(const struct sim_rule *, uint64_t now, uint64_t bytes);
 bool sim_qp_may(enum ibv_qp_type, int from, int to, uint32_t mask);
 
 /* ---- the thread (engine.c) ---- */
+
+extern bool sim_waiting; /* a request that is not over */
 
 void sim_engine_start(void);
 bool sim_lend(void);

@@ -2,6 +2,8 @@
  * Processes of one fabric: a target, which is stopped, continued and killed, and requesters
  * that go on.
  */
+#include <sys/resource.h>
+
 #include "peer.h"
 
 static void one_sided(struct side *s)
@@ -162,6 +164,41 @@ static void many(struct side *s, const char *self)
 	}
 }
 
+static double used(void)
+{
+	struct rusage r;
+
+	CHECK(!getrusage(RUSAGE_SELF, &r));
+	return r.ru_utime.tv_sec + r.ru_stime.tv_sec + (r.ru_utime.tv_usec + r.ru_stime.tv_usec) / 1e6;
+}
+
+/* Devices that have nothing to do for long take little of a CPU, and wake up for a request. */
+static void idle(struct side *s)
+{
+	struct timespec start, end;
+	double before;
+	int quick = 0;
+	struct ibv_cq *cq;
+	void *user;
+
+	usleep(300000);
+	before = used();
+	sleep(1);
+	CHECK(used() - before < 0.05);
+	for (int i = 0; i < 10 && quick < 5; i++) { /* others may have the CPUs */
+		CHECK(!ibv_req_notify_cq(s->cq, 0));
+		usleep(300000);
+		clock_gettime(CLOCK_MONOTONIC, &start);
+		post(s, IBV_WR_RDMA_READ, 0, 8, 0);
+		CHECK(!ibv_get_cq_event(s->channel, &cq, &user));
+		clock_gettime(CLOCK_MONOTONIC, &end);
+		ibv_ack_cq_events(cq, 1);
+		CHECK(done(s) == IBV_WC_SUCCESS);
+		quick += end.tv_sec - start.tv_sec + (end.tv_nsec - start.tv_nsec) / 1e9 < 0.002;
+	}
+	CHECK(quick == 5);
+}
+
 int main(int argc, char **argv)
 {
 	struct side s = {};
@@ -175,6 +212,7 @@ int main(int argc, char **argv)
 	pair(&s, &p);
 	one_sided(&s);
 	messages(&s, &p);
+	idle(&s);
 	stopped(&s, &p);
 	refused(&s, &p);
 	deregistered(&s, &p);

@@ -16,6 +16,7 @@ struct address { union ibv_gid gid; uint32_t qpn, rkey; uint64_t at; };
 struct side {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
+	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
 	struct ibv_mr *mr;
 	struct ibv_qp *qp;
@@ -32,7 +33,8 @@ static void make(struct side *s)
 	CHECK(s->ctx = ibv_open_device(list[0]));
 	ibv_free_device_list(list);
 	CHECK(s->pd = ibv_alloc_pd(s->ctx));
-	CHECK(s->cq = ibv_create_cq(s->ctx, 1024, NULL, NULL, 0));
+	CHECK(s->channel = ibv_create_comp_channel(s->ctx));
+	CHECK(s->cq = ibv_create_cq(s->ctx, 1024, NULL, s->channel, 0));
 	CHECK(s->memory = aligned_alloc(4096, BYTES));
 	memset(s->memory, 0, BYTES);
 	CHECK(s->mr = ibv_reg_mr(s->pd, s->memory, BYTES, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC));
