@@ -16,7 +16,7 @@ DEVICE  := $(or $(RDMA_DEVICE),$(firstword $(notdir $(wildcard /sys/class/infini
 PACKAGES := gcc libc6-dev libibverbs-dev librdmacm-dev ibverbs-providers rdma-core rdmacm-utils ibverbs-utils perftest iproute2 kmod \
 	ca-certificates memcached $(if $(DEVICE),,qemu-system-x86 xz-utils)
 
-.PHONY: all setup lint unit simhca simulated simulated-newer simulated-preloaded simulated-fabric simulated-ucx sanitized headers device test compat mutate torture soak demo bench lab clean
+.PHONY: all setup lint unit simhca simulated simulated-newer simulated-preloaded simulated-fabric simulated-ucx sanitized headers device test compat mutate torture soak demo bench lab deb sbom clean
 
 all: $(LAB)
 	$(GO) build ./...
@@ -157,6 +157,18 @@ bench: $(LAB) build/simhca.so
 override export CMD := $(value CMD)
 lab: $(LAB)
 	@if [ -n "$$CMD" ]; then $(LAB) $(LABFLAGS) -- sh -c "$$CMD"; else $(LAB) $(LABFLAGS); fi
+
+# Debian packages of the commands, for this host's release.
+deb: setup
+	GO='$(GO)' sh deploy/deb.sh
+
+# What the commands are built from, as CycloneDX.
+sbom: setup
+	@mkdir -p build/sbom
+	$(GO) build -o build/sbom/ ./cmd/...
+	for program in rdmactl rdmabench rdmacached; do \
+		$(GO) run github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0 bin -json -noserial -output build/sbom/$$program.cdx.json build/sbom/$$program || exit; \
+	done
 
 clean:
 	rm -rf build

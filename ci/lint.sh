@@ -1,6 +1,6 @@
 #!/bin/sh
 # What is checked without running anything: formatting, staticcheck, a build without cgo,
-# and which files are tracked. go vet has a step of its own.
+# which files are tracked, and the workflows. go vet has a step of its own.
 set -u
 go=${GO:-go}
 status=0
@@ -15,5 +15,6 @@ complain "tracked files over 300 kB" "$(git ls-files -z 2>/dev/null | xargs -0 -
 # In git's numbers a binary file has no lines. 4b825dc is the empty tree.
 complain "tracked binary files" "$(git diff --numstat 4b825dc642cb6eb9a060e54bf8d69288fbee4904 2>/dev/null | awk '$1 == "-" { print $3 }')"
 "$go" tool staticcheck ./... ./ci/bench/... || status=1
+"$go" tool actionlint -shellcheck= -pyflakes= .github/workflows/*.yml || status=1
 CGO_ENABLED=0 "$go" build ./dc ./srd ./lockoffload ./pacer ./cache || status=1
 exit $status

@@ -61,7 +61,7 @@ type options struct {
 
 func parse(args []string, usage io.Writer) (*options, error) {
 	if len(args) == 0 || !slices.Contains(tests, args[0]) {
-		return nil, fmt.Errorf("usage: rdmabench %s [flags] [server]; rdmabench TEST -help lists the flags", strings.Join(tests, "|"))
+		return nil, fmt.Errorf("usage: rdmabench %s [flags] [server]; rdmabench TEST -help lists the flags; rdmabench -version", strings.Join(tests, "|"))
 	}
 	o := &options{params: params{Version: paramsVersion, Test: args[0]}}
 	size, depth, warmup := latSize, 1, latWarmup

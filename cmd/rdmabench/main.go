@@ -15,7 +15,7 @@
 //	        64       10000     ...
 //
 // The server takes size, iterations and the like from its own flags, and both sides check
-// that they agree.
+// that they agree. rdmabench -version prints what it was built from.
 //
 // # Tests
 //
@@ -72,9 +72,15 @@ import (
 	"os/signal"
 	"runtime/pprof"
 	"syscall"
+
+	"github.com/goverbs/goverbs/cmd/internal/version"
 )
 
 func main() {
+	if version.Asked(os.Args[1:]) {
+		fmt.Println(version.Of("rdmabench"))
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	o, err := parse(os.Args[1:], os.Stderr)

@@ -4,9 +4,9 @@
 //	rdmacached -config /etc/rdmacached.json
 //	rdmacached -config /etc/rdmacached.json -check   # is the file right, for this host?
 //
-// With -check it looks at the files that the configuration names, and at the host's memory, addresses,
-// devices and snapshot folder; it opens no device. rdmacached.service is a systemd unit. docs/cache.md
-// says how to run a service. Everything in the configuration except "listen" is optional:
+// With -check it looks at the files that the configuration names, and at the host's memory, addresses, devices and
+// snapshot folder; it opens no device. With -version it prints what it was built from. rdmacached.service is a systemd
+// unit. docs/cache.md says how to run a service. Everything in the configuration except "listen" is optional:
 //
 //	{
 //		"listen": "10.77.0.2:7481",
@@ -90,10 +90,10 @@
 // "snapshot", and the next start loads them: values, flags, CAS numbers, and the time they have left,
 // less the time between.
 //
-// A snapshot is loaded only once, so after a crash the cache is empty. It is also empty if the
-// snapshot is damaged or has another format; that is logged as an error, and the file stays with the
-// ending .taken, or .taken.1 and so on. The daemon does not start, and -check fails, if the snapshot
-// could not be written. Do not restore old snapshots: their values may have changed since.
+// A snapshot is loaded only once, so after a crash the cache is empty. It is also empty if the snapshot is damaged or has
+// another format; that is logged as an error, and the file stays with the ending .taken, or .taken.1 and so on. The
+// daemon does not start, and -check fails, if the snapshot could not be written. Do not restore old ones: values may have
+// changed.
 //
 // # A proxy
 //

@@ -20,10 +20,15 @@ import (
 	"github.com/goverbs/goverbs/cache/cluster"
 	"github.com/goverbs/goverbs/cache/gateway"
 	"github.com/goverbs/goverbs/cache/server"
+	"github.com/goverbs/goverbs/cmd/internal/version"
 	"github.com/goverbs/goverbs/internal/procs"
 )
 
 func main() {
+	if version.Asked(os.Args[1:]) {
+		fmt.Println(version.Of("rdmacached"))
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	procs.SpareProcs() // for the gateway, which calls the kernel all the time
@@ -52,7 +57,7 @@ func end(err error) {
 
 func start(ctx context.Context, path string, check bool, hup <-chan os.Signal) error {
 	if path == "" || flag.NArg() > 0 {
-		return errors.New("usage: rdmacached -config file [-check], or rdmacached proxy -server address (rdmacached proxy -h has its flags)")
+		return errors.New("usage: rdmacached -config file [-check], or rdmacached proxy -server address (rdmacached proxy -h has its flags), or rdmacached -version")
 	}
 	c, err := readConfig(path)
 	if err != nil {

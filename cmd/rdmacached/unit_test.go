@@ -10,6 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// The configuration of the packages is right but for the address, which is not this host's.
+func TestConfigOfPackages(t *testing.T) {
+	c, err := readConfig("../../deploy/rdmacached.json")
+	require.NoError(t, err)
+	require.Equal(t, "10.77.0.2:7481", c.Listen)
+	require.Equal(t, "/var/lib/rdmacached/snapshot", c.Snapshot)
+}
+
 // systemd finds nothing wrong with the unit, and little that it leaves open.
 func TestUnit(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")

@@ -16,8 +16,8 @@
 //	                                   a self-test of a device
 //
 // Each command prints text in columns. With -json, before or after the command's name, it prints one
-// JSON value. The exit status is 0, 1 for a failure or when doctor found a problem or something
-// wrong, and 2 for a wrong command line. A host without RDMA is a failure only for doctor.
+// JSON value; rdmactl -version prints what it was built from. The exit status is 0, 1 for a failure or when
+// doctor found a problem or something wrong, and 2 for a wrong command line. A host without RDMA fails doctor alone.
 //
 // # Reliable datagrams
 //

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/goverbs/goverbs/cmd/internal/version"
 )
 
 // errProblem: doctor found a problem; it has printed what.
@@ -40,7 +42,7 @@ var commands = []command{
 }
 
 func usage(w io.Writer) {
-	fmt.Fprintln(w, "usage: rdmactl [-json] COMMAND [arguments]")
+	fmt.Fprintln(w, "usage: rdmactl [-json] COMMAND [arguments], or rdmactl -version")
 	for _, c := range commands {
 		fmt.Fprintf(w, "  %-9s  %-22s  %s\n", c.name, c.args, c.help)
 	}
@@ -55,6 +57,10 @@ func main() {
 // run returns the exit status: 1 for a failure or a problem found, 2 for a
 // wrong command line.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if version.Asked(args) {
+		fmt.Fprintln(stdout, version.Of("rdmactl"))
+		return 0
+	}
 	asJSON, args := takeJSON(args)
 	if len(args) == 0 {
 		usage(stderr)

@@ -37,6 +37,7 @@ func TestCtlUsage(t *testing.T) {
 	}{
 		"":                     {2, "", "usage: rdmactl [-json] COMMAND"},
 		"help":                 {0, "usage: rdmactl [-json] COMMAND", ""},
+		"-version":             {0, "rdmactl (devel), go1.", ""},
 		"-h":                   {0, "usage: rdmactl [-json] COMMAND", ""},
 		"--help":               {0, "usage: rdmactl [-json] COMMAND", ""},
 		"nosuch":               {2, "", `no command "nosuch"`},
