@@ -20,7 +20,7 @@ func (r *Requester) send(ctx context.Context, s *slot, n int, spins uint32) (ove
 		r.router.pollLock.Release()
 	}
 	r.sending.Lock()
-	posted := 0
+	posted, waits := 0, s.call == nil
 	if s.call != nil && !s.call.mayPost() {
 		err = r.batch.ended(r.batch.postError(syscall.ETIME))
 	} else {
@@ -31,7 +31,7 @@ func (r *Requester) send(ctx context.Context, s *slot, n int, spins uint32) (ove
 		}
 	}
 	r.sending.Unlock()
-	return r.sent(ctx, s, n, posted, -1, err)
+	return r.sent(ctx, s, n, posted, -1, waits, err)
 }
 
 // hold keeps lists from being posted until unhold is called.
@@ -54,6 +54,7 @@ func (r *Requester) sendAndPoll(ctx context.Context, s *slot, n int, spins uint3
 	if c := s.call; c != nil && c.readsClock() {
 		times = &c.times
 	}
+	waits := s.call == nil
 	r.current = s
 	posted, got, err := r.batch.postPoll(rt, rt.cq, rt.wcs[:], spins, times)
 	if posted == 0 && err != nil {
@@ -64,7 +65,7 @@ func (r *Requester) sendAndPoll(ctx context.Context, s *slot, n int, spins uint3
 		r.endAlone(s)
 		return true, nil
 	}
-	return r.sent(ctx, s, n, posted, got, err)
+	return r.sent(ctx, s, n, posted, got, waits, err)
 }
 
 // endAlone ends a list that has succeeded, before another goroutine knows of it, when the poll has found nothing
@@ -116,9 +117,10 @@ func (r *Requester) publish(s *slot) {
 }
 
 // sent follows a post of n requests, of which some were taken, and delivers what a poll with the poll lock has found,
-// if got is not below 0. It returns an error if nothing of the list is under way; then the slot is free.
-func (r *Requester) sent(ctx context.Context, s *slot, n, posted, got int, err error) (over bool, _ error) {
-	returned, waits := false, s.call == nil
+// if got is not below 0. It returns an error if nothing of the list is under way; then the slot is free. waits says that
+// the list has no Call: once it is posted, only its end may look at the slot's.
+func (r *Requester) sent(ctx context.Context, s *slot, n, posted, got int, waits bool, err error) (over bool, _ error) {
+	returned := false
 	defer func() {
 		if !returned && waits { // another's function panicked, and there is no one to wait
 			defer r.release(s.place)
