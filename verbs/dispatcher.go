@@ -349,6 +349,9 @@ func (w *Waiter) Woken() bool { return w.woken.Load() }
 // Wake ends the wait, now or when it begins. It is for [Handler.Completed], and never
 // blocks. Elsewhere use [Dispatcher.Wake].
 func (w *Waiter) Wake() {
+	if w.woken.Load() { // a list of completions wakes it for each of them
+		return
+	}
 	w.woken.Store(true)
 	w.wake()
 }

@@ -31,8 +31,8 @@ func ucxRows(preload string) []row {
 		all[r.name] = r
 	}
 	return []row{
-		// A message of UCX is one way.
-		beside("srd_pingpong_64B_ucx", "ud_verbs am_lat", measure.AtMost(1.3), all["srd_pingpong_64B"], 2, "-x", "ud_verbs", "-t", "am_lat", "-s", "64"),
+		// UCX's ping-pong in one process sends a message to itself, and halves the time. Ours are two messages.
+		beside("srd_pingpong_64B_ucx", "ud_verbs am_lat", measure.AtMost(1.3), all["srd_pingpong_64B"], 4, "-x", "ud_verbs", "-t", "am_lat", "-s", "64"),
 		beside("srd_rate_64B_ucx", "ud_verbs am_bw", measure.AtLeast(0.8), all["srd_rate_64B"], 1, "-x", "ud_verbs", "-t", "am_bw", "-s", "64"),
 		beside("requester_read_ucx", "rc_verbs get", nil, all["requester_read"], 1, "-x", "rc_verbs", "-t", "get", "-D", "bcopy", "-s", "64"),
 	}
