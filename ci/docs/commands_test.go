@@ -16,13 +16,14 @@ import (
 
 // elsewhere says of commands that are not executed here why not.
 var elsewhere = map[string]string{
-	"make setup":             "the first step of all others",
-	"make test":              "what this test is a part of",
-	"make compat":            "downloads what it runs: ci/compat has tests of its own",
-	"make mutate":            "minutes: ci/mutate has tests of its own",
-	"make torture":           "hours: make test, for longer",
-	"make soak":              "hours: make test's device tests, again and again",
-	"make bench SUITE=verbs": "an hour: ci/bench has tests of its own",
+	"make setup":              "the first step of all others",
+	"make test":               "what this test is a part of",
+	"make compat":             "downloads what it runs: ci/compat has tests of its own",
+	"make mutate":             "minutes: ci/mutate has tests of its own",
+	"make torture":            "hours: make test, for longer",
+	"make torture MINUTES=30": "half an hour: ci/runtests has tests of its own",
+	"make soak":               "hours: make test's device tests, again and again",
+	"make bench SUITE=verbs":  "an hour: ci/bench has tests of its own",
 	"go run golang.org/x/perf/cmd/benchstat@latest -col /side build/bench/verbs.txt":    "needs the network and a benchmark's result",
 	"apt install gcc libibverbs-dev librdmacm-dev ibverbs-providers rdma-core iproute2": "a part of what make setup installs",
 	"git clone https://github.com/goverbs/goverbs && cd goverbs":                        "this is it",

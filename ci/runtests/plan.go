@@ -10,6 +10,8 @@ type options struct {
 	long, sanitize, newer bool
 	device                string
 	slots, soak, busy     int
+	torture               time.Duration
+	seed                  uint64 // of the first round of torture; 0: any
 }
 
 // Guests are pairs of kernel and userland: Debian 12 has Linux 6.1 and rdma-core 44,
