@@ -1,6 +1,6 @@
 #!/bin/sh
 # make bench: each suite on each kernel and clock, then one file
-# build/bench/<suite>.json with a plot and the passes for benchstat beside it.
+# build/bench/<suite>.json with a plot and the passes for benchstat beside it, and a page of all.
 # KERNEL, CLOCKS, ONLY and PAIRS narrow a run down. PROFILE=1 writes a CPU profile of each row
 # of the suite native. A benchmark, or a whole part,
 # that fails is reported, the others are measured, and the exit status tells.
@@ -57,4 +57,5 @@ for suite in $(echo "${SUITE:-verbs}" | tr , ' '); do
 	fi
 	build/bench-driver -merge -o "$out/$suite.json" $files || status=1
 done
+build/bench-driver -report -o $out/index.html && echo "bench: $out/index.html has all results" || status=1
 exit $status

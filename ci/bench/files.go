@@ -7,9 +7,17 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"runtime/debug"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/ci/bench/measure"
+	"github.com/goverbs/goverbs/ci/bench/report"
 	"github.com/goverbs/goverbs/ci/bench/srd"
 )
 
@@ -65,4 +73,48 @@ func planPairs(halfWidth float64, files []string) error {
 		fmt.Printf("%-40s %-6s %-12s %s\n", r.Name, measure.Series(r.Kernel), r.Clock, text)
 	}
 	return err
+}
+
+// writeReport writes the page of all results, from the root of the repository.
+func writeReport(out string) error {
+	e, err := environment()
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if _, err := report.Write(&b, filepath.Dir(out), "docs/benchmarks", e); err != nil {
+		return err
+	}
+	return os.WriteFile(out, b.Bytes(), 0o644)
+}
+
+// environment describes this machine.
+func environment() (report.Environment, error) {
+	var uts unix.Utsname
+	if err := unix.Uname(&uts); err != nil {
+		return report.Environment{}, err
+	}
+	// line returns what a pattern finds in a file of the system.
+	line := func(path, pattern string) string {
+		b, _ := os.ReadFile(path)
+		if m := regexp.MustCompile(pattern).FindSubmatch(b); m != nil {
+			return string(m[1])
+		}
+		return "unknown"
+	}
+	build := runtime.Version()
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				build = "revision " + s.Value + ", " + build
+			}
+		}
+	}
+	return report.Environment{
+		Time:      time.Now(),
+		System:    line("/etc/os-release", `PRETTY_NAME="(.*)"`),
+		Kernel:    unix.ByteSliceToString(uts.Release[:]),
+		Processor: fmt.Sprintf("%s, %d CPUs", line("/proc/cpuinfo", `model name\s*: (.*)`), runtime.NumCPU()),
+		Build:     build,
+	}, nil
 }

@@ -5,6 +5,7 @@
 //	bench -suite verbs -clock instructions -o verbs-instructions.json
 //	bench -merge -o verbs.json verbs-instructions.json verbs-wall.json
 //	bench -plan 0.01 verbs.json
+//	bench -report -o index.html
 package main
 
 import (
@@ -76,6 +77,7 @@ func run(ctx context.Context) error {
 	at := flag.String("at", "", "address of the pass")
 	merge := flag.Bool("merge", false, "merge the JSON files named as arguments")
 	plan := flag.Float64("plan", 0, "print how many pairs bring the interval's half-width down to this `ratio`, by the baselines in the JSON files named as arguments")
+	page := flag.Bool("report", false, "write one page of all results: those of build/bench, and of docs/benchmarks for suites without")
 	profiles := flag.String("profiles", "", "`folder` for a CPU profile of each benchmark")
 	list := flag.Bool("list", false, "print the names of the suite's figures")
 	flag.Parse()
@@ -84,6 +86,8 @@ func run(ctx context.Context) error {
 		return role(*as)(ctx, *at)
 	case *merge:
 		return mergeFiles(*out, flag.Args())
+	case *page:
+		return writeReport(*out)
 	case *plan > 0:
 		return planPairs(*plan, flag.Args())
 	case suites[*suite] == nil:

@@ -16,19 +16,25 @@ import (
 
 // elsewhere says of commands that are not executed here why not.
 var elsewhere = map[string]string{
-	"make setup":             "the first step of all others",
-	"make test":              "what this test is a part of",
-	"make compat":            "downloads what it runs: ci/compat has tests of its own",
-	"make mutate":            "minutes: ci/mutate has tests of its own",
-	"make torture":           "hours: make test, for longer",
-	"make soak":              "hours: make test's device tests, again and again",
-	"make bench SUITE=verbs": "an hour: ci/bench has tests of its own",
+	"make setup":              "the first step of all others",
+	"make test":               "what this test is a part of",
+	"make compat":             "downloads what it runs: ci/compat has tests of its own",
+	"make mutate":             "minutes: ci/mutate has tests of its own",
+	"make torture":            "hours: make test, for longer",
+	"make torture MINUTES=30": "half an hour: ci/runtests has tests of its own",
+	"make soak":               "hours: make test's device tests, again and again",
+	"make bench SUITE=verbs":  "an hour: ci/bench has tests of its own",
 	"go run golang.org/x/perf/cmd/benchstat@latest -col /side build/bench/verbs.txt":    "needs the network and a benchmark's result",
 	"apt install gcc libibverbs-dev librdmacm-dev ibverbs-providers rdma-core iproute2": "a part of what make setup installs",
 	"git clone https://github.com/goverbs/goverbs && cd goverbs":                        "this is it",
 	"go get github.com/goverbs/goverbs/verbs@latest":                                    "needs the network, and the module of a user",
 	"go install github.com/goverbs/goverbs/cmd/...@latest":                              "needs the network",
-	"rdmactl doctor": "needs the path of go install; that of build/rdmactl is executed",
+	"rdmactl features mlx5_0":                                                   "of rdmactl, features and doctor -run are executed on rxe",
+	"rdmactl doctor -run mlx5_0":                                                "as above",
+	"rdmabench read_lat -d mlx5_0 -s 64":                                        "as above, as build/rdmabench",
+	"rdmabench read_lat -d mlx5_0 -s 64 10.0.0.1":                               "as above",
+	"SIMHCA=mlx5:latereads:torn,mlx5:latereads:torn go test -tags simhca ./...": "in the module of a user; make simulated has such devices",
+	"rdmactl doctor":                                                            "needs the path of go install; that of build/rdmactl is executed",
 	"SIMHCA=mlx5 LD_PRELOAD=build/simhca.so UCX_MEM_MMAP_HOOK_MODE=none ucx_perftest -l -d mlx5_0:1 -x ud_verbs -t am_lat": "make simulated-ucx runs it",
 	"SIMHCA=mlx5@test LD_PRELOAD=build/simhca.so ib_read_lat":                                                              "make simulated-fabric runs it",
 	"SIMHCA=mlx5@test LD_PRELOAD=build/simhca.so ib_read_lat 127.0.0.1":                                                    "make simulated-fabric runs it",
@@ -85,6 +91,19 @@ var acts = []act{
 		commands: []string{`go test -exec "$PWD/build/rxelab -debian 13" -run TestAtomics ./verbs`},
 		script:   `go test -exec "$rxelab -debian 13" -run TestAtomics ./verbs`,
 		want:     []string{"ok  \t"},
+	},
+	{
+		name: "tests of a module",
+		commands: []string{
+			"cd examples/yourmodule",
+			"go test ./...",
+			"SIMHCA=mlx5@yours,mlx5@yours go test -tags simhca ./...",
+		},
+		// The job yourmodule runs it on simulated devices.
+		script: `cd examples/yourmodule
+			GOWORK=off go test -count=1 ./...
+			GOWORK=off go test -count=1 -v -exec $rxelab ./...`,
+		want: []string{"ok  \texample.com/yourmodule", "--- PASS: TestBoard"},
 	},
 	// A shell, and one command, are the lab's above.
 	{

@@ -6,6 +6,7 @@
 //	runtests -only 'unit|lint' # the jobs with a name that matches
 //	runtests -list             # the jobs, and which tests each runs
 //	runtests -soak 10          # all device tests ten times beside busy loops
+//	runtests -torture 30m      # fault tests in random order
 //
 // Tests in virtual machines mostly wait, so several machines run at a time; what the host
 // does meanwhile has a lower priority. Each job's output is in build/logs. The time of each
@@ -36,6 +37,8 @@ func main() {
 	list := flag.Bool("list", false, "print the jobs instead of running them")
 	flag.IntVar(&o.soak, "soak", 0, "run the device tests so many times beside busy loops, and count the failures")
 	flag.IntVar(&o.busy, "busy", 6, "busy loops beside -soak")
+	flag.DurationVar(&o.torture, "torture", 0, "run fault tests in random order for so long")
+	flag.Uint64Var(&o.seed, "seed", 0, "seed of the first round of -torture, which the round of an earlier run has printed")
 	flag.BoolVar(&o.long, "long", false, "run the long versions of the tests")
 	flag.StringVar(&o.device, "device", "", "RDMA device of this host to use instead of virtual machines")
 	flag.IntVar(&o.slots, "slots", 2, "virtual machines, and tests on simulated devices, at a time")
@@ -75,6 +78,9 @@ func run(ctx context.Context, o options, match *regexp.Regexp, list bool) error 
 	r.versions(ctx)
 	if o.soak > 0 {
 		return r.soak(ctx, jobs)
+	}
+	if o.torture > 0 {
+		return r.torture(ctx, jobs)
 	}
 	start := time.Now()
 	r.runAll(ctx, jobs)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"os"
 	"strings"
 	"time"
 )
@@ -10,6 +12,8 @@ type options struct {
 	long, sanitize, newer bool
 	device                string
 	slots, soak, busy     int
+	torture               time.Duration
+	seed                  uint64 // of the first round of torture; 0: any
 }
 
 // Guests are pairs of kernel and userland: Debian 12 has Linux 6.1 and rdma-core 44,
@@ -75,6 +79,8 @@ func (r *runner) plan() ([]*job, error) {
 		&job{name: "unit-machines", tests: &tests{packages: machines}},
 		&job{name: "unit-without-cgo", tests: &tests{env: words("CGO_ENABLED=0"), packages: words("./cgo/... ./verbs ./verbs/rdmacm")}},
 		&job{name: "lint", command: words("sh ci/lint.sh"), env: []string{"GO=" + r.goCmd}},
+		&job{name: "yourmodule", slots: 1, command: []string{"sh", "-c", "cd " + yourModule + " && sh ../../.github/actions/simulated/test.sh"},
+			env: []string{"GO=" + r.goCmd, "GOWORK=off", fmt.Sprintf("DEVICES=mlx5@yours-%d,mlx5@yours-%[1]d", os.Getpid()), "FLAGS=-race -count=1"}},
 		&job{name: "headers", command: []string{r.goCmd, "run", "./ci/headers"}},
 		&job{name: "pyverbs", command: []string{r.goCmd, "run", "./ci/pyverbs"}},
 	), nil

@@ -7,8 +7,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -109,6 +111,38 @@ func TestSoakCountsFailures(t *testing.T) {
 	n, err := os.ReadFile("n")
 	require.NoError(t, err)
 	require.Equal(t, "4\n", string(n), "three calls")
+}
+
+// Torture draws rounds until its time is over. With the seed of a round, a run begins with that round.
+func TestTortureRepeatsARound(t *testing.T) {
+	torture := func(seed uint64) ([]string, error) {
+		r := in(t, passes, fails, passes)
+		require.NoError(t, os.Mkdir("verbs", 0o755))
+		require.NoError(t, os.MkdirAll("build/tests/plain", 0o755))
+		require.NoError(t, os.WriteFile("build/tests/plain/verbs.test", []byte("#!/bin/sh\necho TestDies\n"), 0o755))
+		build := &job{name: "build", first: true, command: []string{"sh", "-c", `echo 'cd .. && exec ./go $GOVERBS_SEED $PLACE "$@"' >build/test2json && chmod +x build/test2json`}}
+		jobs := []*job{build}
+		for _, place := range words("here there") {
+			jobs = append(jobs, &job{name: place, needs: words("build"), slots: 1, tests: &tests{packages: words("./verbs"), env: []string{"PLACE=" + place}, programs: flavor{name: "plain"}}})
+		}
+		jobs = append(jobs, &job{name: "selects", tests: &tests{packages: words("./verbs"), args: words("-test.run=TestOther"), programs: flavor{name: "plain"}}})
+		r.o.torture, r.o.seed = 300*time.Millisecond, seed
+		err := r.torture(t.Context(), jobs)
+		return calls(t), err
+	}
+	first, err := torture(7)
+	require.ErrorContains(t, err, "1 rounds failed")
+	require.Greater(t, len(first), 2)
+	require.True(t, strings.HasPrefix(first[0], "7 "), first[0])
+	require.Contains(t, first[0], "-test.shuffle=7")
+	round := words(first[1])
+	seed, err := strconv.ParseUint(round[0], 10, 64)
+	require.NoError(t, err)
+	again, err := torture(seed)
+	require.Error(t, err)
+	require.Equal(t, round[:2], words(again[0])[:2], "seed and job")
+	require.Equal(t, words(first[2])[:2], words(again[1])[:2], "and what follows")
+	require.NotContains(t, strings.Join(first, "\n"), "TestOther", "a job that selects its tests is not drawn")
 }
 
 // State machines, and tests that print a seed, are never run again.
@@ -269,6 +303,9 @@ func TestPlan(t *testing.T) {
 	// Whatever uses the lab's devices is in one of the lists.
 	listed := join(basePackages, hostPackages, systemPackages, cachePackages, examplePackages, words("./ci/bench ./ci/bench/lockoffload"))
 	require.NoError(t, filepath.WalkDir(".", func(path string, d os.DirEntry, err error) error {
+		if path == yourModule {
+			return filepath.SkipDir
+		}
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}

@@ -9,6 +9,6 @@ sh "$here/../install.sh" gcc libc6-dev libibverbs-dev librdmacm-dev ibverbs-prov
 [ -n "${LAB_MIRROR:-}" ] || [ "$(. /etc/os-release && echo "$ID")" = debian ] || export LAB_MIRROR=http://deb.debian.org/debian
 [ ! -e /dev/kvm ] || [ -w /dev/kvm ] || sudo -n chmod 666 /dev/kvm || true # it is slower without
 rxelab=${RUNNER_TEMP:-${TMPDIR:-/tmp}}/rxelab
-(cd "$here/../../.." && CGO_ENABLED=0 go build -o "$rxelab" ./ci/rxelab)
+(cd "$here/../../.." && CGO_ENABLED=0 "${GO:-go}" build -o "$rxelab" ./ci/rxelab)
 # shellcheck disable=SC2086
-go test -exec "$rxelab ${LAB:-}" ${FLAGS:-} ${PACKAGES:-./...}
+"${GO:-go}" test -exec "$rxelab ${LAB:-}" ${FLAGS:-} ${PACKAGES:-./...}

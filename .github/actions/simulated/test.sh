@@ -8,7 +8,7 @@ export SIMHCA="${DEVICES:-mlx5,mlx5}"
 # shellcheck disable=SC2086
 if [ "${PRELOAD:-}" = true ]; then
 	make -s -C "$here/../../.." build/simhca.so
-	go test -exec "env LD_PRELOAD=$(cd "$here/../../.." && pwd)/build/simhca.so" ${FLAGS:-} ${PACKAGES:-./...}
+	"${GO:-go}" test -exec "env LD_PRELOAD=$(cd "$here/../../.." && pwd)/build/simhca.so" ${FLAGS:-} ${PACKAGES:-./...}
 else
-	go test -tags simhca ${FLAGS:-} ${PACKAGES:-./...}
+	"${GO:-go}" test -tags simhca ${FLAGS:-} ${PACKAGES:-./...}
 fi
