@@ -27,15 +27,19 @@ type store struct {
 // The keys below the prefix. Members watch what begins with "moves/", up to "placement".
 const (
 	placementKey = "placement"
-	serversKey   = "servers/"    // and id, "/", boot number
-	requestsKey  = "moves/to/"   // and the id of the next owner
-	repliesKey   = "moves/from/" // and the id of the owner
+	serversKey   = "servers/"        // and id, "/", boot number
+	requestsKey  = "moves/to/"       // and the id of the next owner
+	repliesKey   = "moves/from/"     // and the id of the owner
+	drainKey     = "operator/drain/" // and the id of a server that is to have no shards
 )
 
 func openStore(cfg *Config) (*store, error) {
 	s := &store{timeout: cfg.TTL / 4, prefix: "/rdmacached/" + cfg.Name + "/"}
 	for _, e := range cfg.Etcd {
-		c, err := clientv3.New(clientv3.Config{Endpoints: []string{e}, DialTimeout: s.timeout, Logger: zap.NewNop(), DialKeepAliveTime: cfg.TTL, DialKeepAliveTimeout: s.timeout})
+		c, err := clientv3.New(clientv3.Config{
+			Endpoints: []string{e}, TLS: cfg.TLS, Username: cfg.User, Password: cfg.Password,
+			DialTimeout: s.timeout, Logger: zap.NewNop(), DialKeepAliveTime: cfg.TTL, DialKeepAliveTimeout: s.timeout,
+		})
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("cluster: etcd: %w", err), s.close())
 		}
@@ -98,6 +102,7 @@ type view struct {
 	ttls     map[place.Life]time.Duration
 	requests map[string]request // by id
 	replies  map[string]reply
+	drains   map[string]bool // ids that an operator drains
 }
 
 // life is what a server's key has.
@@ -128,7 +133,7 @@ func (s *store) read(ctx context.Context, ops ...clientv3.Op) (*view, error) {
 		return nil, err
 	}
 	v := &view{View: own.View{Beats: make(map[place.Life]int64)}, servers: make(map[place.Life]place.Server),
-		ttls: make(map[place.Life]time.Duration), requests: make(map[string]request), replies: make(map[string]reply)}
+		ttls: make(map[place.Life]time.Duration), requests: make(map[string]request), replies: make(map[string]reply), drains: make(map[string]bool)}
 	for _, kv := range resp.Responses[len(ops)].GetResponseRange().Kvs {
 		if err := v.add(strings.TrimPrefix(string(kv.Key), s.prefix), kv.Value, kv.ModRevision); err != nil {
 			return nil, fmt.Errorf("cluster: etcd: key %s: %w", kv.Key, err)
@@ -155,6 +160,9 @@ func (v *view) add(key string, value []byte, revision int64) (err error) {
 		err = json.Unmarshal(value, &r)
 		v.replies[id] = r
 		return err
+	}
+	if id, ok := strings.CutPrefix(key, drainKey); ok {
+		v.drains[id] = true
 	}
 	if key, ok := strings.CutPrefix(key, serversKey); ok {
 		id, boot, _ := strings.Cut(key, "/")

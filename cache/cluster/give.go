@@ -47,6 +47,7 @@ func (m *Member) give(ctx context.Context) error {
 	g := m.giving
 	switch p := m.own.Placement(); {
 	case p.Shards[g.shard].Epoch != g.Epoch || p.Shards[g.shard].Owner != m.own.Number(): // it has another owner
+		m.counts.Given++
 		return m.end(ctx)
 	case !m.own.Closed(g.shard, g.Version, m.now()): // the next owner has ended
 		m.server.SetShard(g.shard, server.ShardOwned)
@@ -104,6 +105,7 @@ func (m *Member) release(ctx context.Context) error {
 
 // end ends a move, whatever its outcome. mu must be held.
 func (m *Member) end(ctx context.Context) error {
+	m.counts.Held += time.Since(m.giving.since)
 	m.giving = nil
 	m.hurry()
 	return m.tell(ctx, reply{})

@@ -51,7 +51,7 @@ func TestSimulatedKeysOfLives(t *testing.T) {
 	resume := b.Stall()
 	require.Eventually(t, func() bool { return a.Status().Takeovers == 1 }, stuck, time.Millisecond)
 	resume()
-	require.Eventually(t, func() bool { return a.Status().Members == 2 }, stuck, time.Millisecond)
+	require.Eventually(t, func() bool { return len(a.Status().Members) == 2 }, stuck, time.Millisecond)
 	b.owns(share)
 	require.Equal(t, int64(2), lives())
 	twin := r.start("b", "127.0.0.1:0", 1)

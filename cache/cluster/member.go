@@ -48,11 +48,10 @@ type Member struct {
 	copies  map[int]*shardCopy // of shards that this member is about to own
 	opening map[int]bool       // that are being imported
 	giving  *giving            // the shard that this member hands over; nil: none
-	moves   uint64
-	dead    place.Life // the member that was found to be dead last; zero: it has ended
-	ended   uint64     // such members
-	rounds  uint64     // of promises, that have extended the deadline
-	left    bool       // Drain has handed over everything, and ends this life
+	counts  Status             // of which these are the counters alone
+	dead    place.Life         // the member that was found to be dead last; zero: it has ended
+	leaving bool               // Drain is under way
+	left    bool               // Drain has handed over everything, and ends this life
 	err     error
 }
 
@@ -212,6 +211,7 @@ func (m *Member) beat(ctx context.Context) error {
 	}
 	sent := m.now()
 	v, err := m.store.beat(ctx, m.self, m.cfg.TTL)
+	m.counted(ctx, sent, err)
 	if err != nil {
 		return err
 	}
@@ -225,6 +225,19 @@ func (m *Member) beat(ctx context.Context) error {
 	}
 	m.open(ctx)
 	return errors.Join(m.change(ctx), m.give(ctx))
+}
+
+// counted counts a beat that was sent at a time.
+func (m *Member) counted(ctx context.Context, sent time.Duration, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case err == nil:
+		m.counts.Beats++
+		m.counts.Beat = m.now() - sent
+	case ctx.Err() == nil:
+		m.counts.Missed++
+	}
 }
 
 // begin chooses the boot number of this life, which is above that of the former one also if the clock was set back.
@@ -305,7 +318,7 @@ func (m *Member) follow(before *place.Placement, lost []int) {
 	m.extend()
 	if m.dead != (place.Life{}) && p.Number(m.dead) == 0 {
 		m.dead = place.Life{}
-		m.ended++
+		m.counts.Takeovers++
 	}
 	for i, c := range m.copies {
 		if _, keep, ok := m.own.Opening(i); (!ok || !keep) && p.Shards[i].Epoch != c.epoch { // its owner has not handed it over

@@ -198,7 +198,7 @@ func (m *Member) take(ctx context.Context, shard int, epoch uint32) {
 	delete(m.copies, shard)
 	delete(m.opening, shard)
 	if e, _, ok := m.own.Opening(shard); ok && e == epoch {
-		m.moves++
+		m.counts.Moves++
 		m.serve(shard, epoch)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/cache/cluster"
+	"github.com/goverbs/goverbs/cmd/internal/cachestatus"
 	"github.com/goverbs/goverbs/internal/prom"
 )
 
@@ -65,12 +66,18 @@ func (d *service) join(key []byte) (err error) {
 // memberMetrics are the metrics of the membership.
 var memberMetrics = []prom.Metric[cluster.Status]{
 	prom.Gauge("epoch", "Epoch of the table of shards.", func(s *cluster.Status) float64 { return float64(s.Epoch) }),
-	prom.Gauge("members", "Servers that are members.", func(s *cluster.Status) float64 { return float64(s.Members) }),
+	prom.Gauge("members", "Servers that are members.", func(s *cluster.Status) float64 { return float64(len(s.Members)) }),
 	prom.Gauge("shards", "Shards that this server owns.", func(s *cluster.Status) float64 { return float64(s.Shards) }),
+	prom.Gauge("moves_planned", "Moves of shards between members until each has its share.", func(s *cluster.Status) float64 { return float64(s.Planned) }),
 	prom.Gauge("left_seconds", "Time for which this server serves its shards without a word of etcd or of all other members.", func(s *cluster.Status) float64 { return s.Left.Seconds() }),
 	prom.Counter("moves", "Shards that others have handed over to this server.", func(s *cluster.Status) float64 { return float64(s.Moves) }),
+	prom.Counter("given", "Shards that this server has handed over to others.", func(s *cluster.Status) float64 { return float64(s.Given) }),
+	prom.Counter("held_seconds", "Time for which changes of shards waited for their next owner, of all shards together.", func(s *cluster.Status) float64 { return s.Held.Seconds() }),
 	prom.Counter("takeovers", "Members that this server has found dead, and whose shards it or another one has taken over.", func(s *cluster.Status) float64 { return float64(s.Takeovers) }),
 	prom.Counter("promises", "Rounds of promises of all other members, which have taken the place of etcd.", func(s *cluster.Status) float64 { return float64(s.Promises) }),
+	prom.Counter("beats", "Beats that etcd has confirmed.", func(s *cluster.Status) float64 { return float64(s.Beats) }),
+	prom.Counter("beats_missed", "Beats that etcd has not confirmed.", func(s *cluster.Status) float64 { return float64(s.Missed) }),
+	prom.Gauge("beat_seconds", "Time until etcd confirmed the last beat.", func(s *cluster.Status) float64 { return s.Beat.Seconds() }),
 }
 
 // memberCollector returns a collector of a membership's metrics.
@@ -79,6 +86,22 @@ func memberCollector(m *cluster.Member) prometheus.Collector {
 		st := m.Status()
 		f("", &st)
 	})
+}
+
+// memberStatus returns what rdmactl shows of a membership, or nil.
+func memberStatus(m *cluster.Member) *cachestatus.Cluster {
+	if m == nil {
+		return nil
+	}
+	s := m.Status()
+	c := &cachestatus.Cluster{
+		Name: s.Name, ID: s.ID, State: string(s.State), Epoch: s.Epoch, Shards: s.Shards, Planned: s.Planned, Left: s.Left.Seconds(),
+		Moves: s.Moves, Given: s.Given, Takeovers: s.Takeovers, Promises: s.Promises, Beats: s.Beats, Missed: s.Missed, Beat: s.Beat.Seconds(),
+	}
+	for _, one := range s.Members {
+		c.Members = append(c.Members, cachestatus.Member(one))
+	}
+	return c
 }
 
 // leave hands over the shards, for as long as the configuration says.
