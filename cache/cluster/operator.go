@@ -20,10 +20,7 @@ func SetDrain(ctx context.Context, cfg Config, id string, drain bool, progress f
 	if err := cfg.checkEtcd(); err != nil {
 		return err
 	}
-	s, err := openStore(&cfg)
-	if err != nil {
-		return err
-	}
+	s := openStore(&cfg)
 	defer s.close()
 	v, err := s.read(ctx)
 	if err != nil {
