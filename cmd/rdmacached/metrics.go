@@ -172,6 +172,7 @@ func (d *service) status() cachestatus.Status {
 	if d.stopping.Load() {
 		s.State = stopping
 	}
+	s.Cluster = memberStatus(d.member)
 	if d.gateway != nil {
 		s.For = d.config.Gateway.Tenant
 		s.Gateway, s.Commands = d.listener.Addr().String(), d.gateway.Stats()
