@@ -10,7 +10,8 @@ import (
 // send posts the batch, which has the list of a slot. over reports that the list has ended.
 // posting must be held.
 func (r *Requester) send(ctx context.Context, s *slot, n int, spins uint32) (over bool, err error) {
-	if s.call != nil {
+	waits := s.call == nil // once it is in flight, the slot of a call may be another's
+	if !waits {
 		s.call.r = r
 	}
 	if r.router.try() {
@@ -20,7 +21,7 @@ func (r *Requester) send(ctx context.Context, s *slot, n int, spins uint32) (ove
 		r.router.pollLock.Release()
 	}
 	r.sending.Lock()
-	posted, waits := 0, s.call == nil
+	posted := 0
 	if s.call != nil && !s.call.mayPost() {
 		err = r.batch.ended(r.batch.postError(syscall.ETIME))
 	} else {
@@ -31,7 +32,7 @@ func (r *Requester) send(ctx context.Context, s *slot, n int, spins uint32) (ove
 		}
 	}
 	r.sending.Unlock()
-	return r.sent(ctx, s, n, posted, -1, waits, err)
+	return r.sent(ctx, s, waits, n, posted, -1, err)
 }
 
 // hold keeps lists from being posted until unhold is called.
@@ -54,7 +55,6 @@ func (r *Requester) sendAndPoll(ctx context.Context, s *slot, n int, spins uint3
 	if c := s.call; c != nil && c.readsClock() {
 		times = &c.times
 	}
-	waits := s.call == nil
 	r.current = s
 	posted, got, err := r.batch.postPoll(rt, rt.cq, rt.wcs[:], spins, times)
 	if posted == 0 && err != nil {
@@ -65,7 +65,7 @@ func (r *Requester) sendAndPoll(ctx context.Context, s *slot, n int, spins uint3
 		r.endAlone(s)
 		return true, nil
 	}
-	return r.sent(ctx, s, n, posted, got, waits, err)
+	return r.sent(ctx, s, s.call == nil, n, posted, got, err)
 }
 
 // endAlone ends a list that has succeeded, before another goroutine knows of it, when the poll has found nothing
@@ -118,8 +118,8 @@ func (r *Requester) publish(s *slot) {
 
 // sent follows a post of n requests, of which some were taken, and delivers what a poll with the poll lock has found,
 // if got is not below 0. It returns an error if nothing of the list is under way; then the slot is free. waits says that
-// the list has no Call: once it is posted, only its end may look at the slot's.
-func (r *Requester) sent(ctx context.Context, s *slot, n, posted, got int, waits bool, err error) (over bool, _ error) {
+// the caller waits for the slot: there is no call.
+func (r *Requester) sent(ctx context.Context, s *slot, waits bool, n, posted, got int, err error) (over bool, _ error) {
 	returned := false
 	defer func() {
 		if !returned && waits { // another's function panicked, and there is no one to wait
