@@ -21,6 +21,7 @@ static bool fetch(struct ef_qp *q)
 
 	if (!q->sq_count || posted == q->sq_next)
 		return false;
+	sim_fetched = true;
 	if ((uint16_t)(posted - q->sq_next) > q->sq_count)
 		sim_trace(1, "queue pair %#x: more requests than its queue holds", q->qpn);
 	while (*end)

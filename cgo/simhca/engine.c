@@ -19,9 +19,10 @@
 enum { YIELD = 64 /* empty turns */ };
 enum { SPIN = 50000, SHORTEST_NAP = 10000, LONGEST_NAP = 500000, NAP_BESIDE_POLLERS = 50000, LONG_IDLE = 50000000, REST = 10000000, REST_OF_EACH = 100000 }; /* ns */
 
-bool sim_waiting;
+bool sim_waiting, sim_fetched;
 
 static bool running;
+static bool rests; /* the thread, or it is about to */
 static uint32_t lent; /* so often has a thread of the program done a turn */
 static bool timed;
 static uint64_t spent; /* in such turns while they are timed, less what the clock takes */
@@ -48,12 +49,14 @@ bool sim_lend(void)
 {
 	static uint32_t idle;
 	uint64_t start;
-	bool busy, yields, rested = sim_rouse();
+	bool busy, yields;
 
 	if (!sim_trylock())
 		return false;
-	if (rested)
+	if (rests) {
 		sim_impair_look();
+		sim_rouse();
+	}
 	start = timed ? sim_now() : 0;
 	busy = turn();
 	if (timed)
@@ -85,31 +88,36 @@ uint64_t simhca_time(int on)
 
 static void *engine(void *unused)
 {
-	uint64_t now, nap, longest, idle = sim_now();
+	uint64_t now = sim_now(), nap, longest, idle = now;
 	uint32_t before = 0;
-	bool busy, rests;
+	bool busy;
 
 	(void)unused;
 	prctl(PR_SET_TIMERSLACK, 1);
 	for (;;) {
 		uint32_t turns = __atomic_load_n(&lent, __ATOMIC_RELAXED);
+		bool may = now - idle > LONG_IDLE;
 
+		if (may)
+			sim_listen(true);
 		sim_lock();
 		sim_impair_look();
 		busy = turn();
-		rests = !sim_waiting && !sim_impaired;
+		rests = may && !busy && turns == before && !sim_waiting && !sim_impaired && (!sim_fetched || sim_posted());
+		longest = rests ? REST + sim_processes() * REST_OF_EACH : LONGEST_NAP;
 		sim_unlock();
+		if (may && !rests)
+			sim_listen(false);
 		now = sim_now();
 		idle = busy || turns != before ? now : idle;
 		nap = (now - idle) / 16;
-		longest = rests && now - idle > LONG_IDLE ? REST + sim_processes() * REST_OF_EACH : LONGEST_NAP;
 		nap = nap < SHORTEST_NAP ? SHORTEST_NAP : nap > longest ? longest : nap;
 		if (turns != before)
-			sim_nap(NAP_BESIDE_POLLERS, false);
+			sim_nap(NAP_BESIDE_POLLERS);
 		else if (now - idle < SPIN)
 			sched_yield();
 		else
-			sim_nap(nap, nap > LONGEST_NAP);
+			sim_nap(nap);
 		before = turns;
 	}
 	return NULL;

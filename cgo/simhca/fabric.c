@@ -378,29 +378,37 @@ static uint32_t resting;
 
 static uint32_t *asleep(void) { return sim_fabric ? &sim_gate(sim_self->slot)->asleep : &alone_asleep; }
 
-/* Sleeps so long, or until another process has something for this one, or sim_rouse if it rests. */
-void sim_nap(uint64_t ns, bool rests)
+/*
+ * Has sim_rouse end the next nap, or keep it from beginning, or no longer. The thread calls it before
+ * its last look at the queues: what is posted behind that look ends the nap.
+ */
+void sim_listen(bool on)
+{
+	__atomic_store_n(asleep(), on, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&resting, on, __ATOMIC_SEQ_CST);
+}
+
+/* Sleeps so long, or until another process has something for this one. */
+void sim_nap(uint64_t ns)
 {
 	struct timespec t = { .tv_nsec = ns };
 	uint64_t any = 0;
 
-	__atomic_store_n(asleep(), 1, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&resting, rests, __ATOMIC_RELEASE);
+	if (!resting)
+		__atomic_store_n(asleep(), 1, __ATOMIC_SEQ_CST);
 	for (int i = 0; sim_fabric && i < SIM_NODES / 64; i++)
 		any |= __atomic_load_n(&sim_gate(sim_self->slot)->inbox[i], __ATOMIC_SEQ_CST);
 	if (!any)
 		syscall(SYS_futex, asleep(), FUTEX_WAIT, 1, &t, NULL, 0);
-	__atomic_store_n(&resting, 0, __ATOMIC_RELAXED);
-	__atomic_store_n(asleep(), 0, __ATOMIC_RELAXED);
+	sim_listen(false);
 }
 
-/* Ends the rest of this process's thread; false: it did not rest. */
-bool sim_rouse(void)
+/* Ends the rest of this process's thread, for what the caller has stored before. */
+void sim_rouse(void)
 {
-	if (!__atomic_load_n(&resting, __ATOMIC_ACQUIRE) || !__atomic_exchange_n(asleep(), 0, __ATOMIC_SEQ_CST))
-		return false;
-	syscall(SYS_futex, asleep(), FUTEX_WAKE, 1, NULL, NULL, 0);
-	return true;
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&resting, __ATOMIC_RELAXED) && __atomic_exchange_n(asleep(), 0, __ATOMIC_SEQ_CST))
+		syscall(SYS_futex, asleep(), FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
 /* Has a process look at what this one has for it. */

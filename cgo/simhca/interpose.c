@@ -245,6 +245,7 @@ int ioctl(int fd, unsigned long request, ...)
 		sim_changed();
 	}
 	sim_unlock();
+	sim_rouse();
 	if (!c)
 		return sim_real.ioctl(fd, request, arg);
 	errno = err ? err : errno;

@@ -102,6 +102,7 @@ static void fetch(struct mx_qp *q)
 
 	if ((uint16_t)(posted - q->sq_next) > q->sq_count)
 		sim_trace(1, "queue pair %#x: %u entries posted in a queue of %u", q->qpn, (uint16_t)(posted - q->sq_next), q->sq_count);
+	sim_fetched |= q->sq_next != posted;
 	while (q->npending < MX_PENDING && q->sq_next != posted) {
 		static struct mx_wqe w;
 		struct mx_pending *p = &q->pending[q->npending++];

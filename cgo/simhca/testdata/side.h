@@ -22,12 +22,14 @@ struct side {
 	struct ibv_qp *qp;
 	uint8_t *memory;
 	struct address self, peer;
+	struct ibv_context_ops library; /* its calls, before devices watch them */
 };
 
 static void make(struct side *s)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC, .cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1 } };
+	struct ibv_qp_init_attr_ex init = { .qp_type = IBV_QPT_RC, .cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1 },
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .send_ops_flags = IBV_QP_EX_WITH_RDMA_READ };
 
 	CHECK(list && list[0]);
 	CHECK(s->ctx = ibv_open_device(list[0]));
@@ -38,8 +40,10 @@ static void make(struct side *s)
 	CHECK(s->memory = aligned_alloc(4096, BYTES));
 	memset(s->memory, 0, BYTES);
 	CHECK(s->mr = ibv_reg_mr(s->pd, s->memory, BYTES, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC));
+	s->library = s->ctx->ops;
 	init.send_cq = init.recv_cq = s->cq;
-	CHECK(s->qp = ibv_create_qp(s->pd, &init));
+	init.pd = s->pd;
+	CHECK(s->qp = ibv_create_qp_ex(s->ctx, &init));
 	CHECK(!ibv_query_gid(s->ctx, 1, 3, &s->self.gid));
 	s->self.qpn = s->qp->qp_num;
 	s->self.rkey = s->mr->rkey;
