@@ -4,7 +4,7 @@ set -u
 . cgo/simhca/testdata/listens.sh
 preload=$PWD/build/simhca.so
 # UCX's own interception of mmap leads past simhca's.
-export SIMHCA=mlx5@ucx-$$ UCX_IB_GID_INDEX=3 UCX_MEM_MMAP_HOOK_MODE=none UCX_WARN_UNUSED_ENV_VARS=n
+export SIMHCA=mlx5@ucx-$$ UCX_MEM_MMAP_HOOK_MODE=none UCX_WARN_UNUSED_ENV_VARS=n
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 port=$((30000 + $$ % 10000))
