@@ -214,6 +214,22 @@ static void idle(struct side *s)
 	}
 }
 
+/* Requests whose packets are late, slow and lost are carried out all the same, and once. */
+static void impaired(struct side *s)
+{
+	const char *name = strchr(getenv("SIMHCA"), '@') + 1;
+	char path[200];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/simhca-fabric-%d/%s.impair", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm", (int)geteuid(), name);
+	CHECK(f = fopen(path, "w"));
+	CHECK(fprintf(f, "* * delay=50us rate=10Gbit loss=2%%\n") > 0 && !fclose(f));
+	usleep(50000);
+	one_sided(s);
+	CHECK(!unlink(path));
+	usleep(50000);
+}
+
 int main(int argc, char **argv)
 {
 	struct side s = {};
@@ -228,6 +244,7 @@ int main(int argc, char **argv)
 	one_sided(&s);
 	messages(&s, &p);
 	idle(&s);
+	impaired(&s);
 	stopped(&s, &p);
 	refused(&s, &p);
 	deregistered(&s, &p);
