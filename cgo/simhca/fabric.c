@@ -28,7 +28,7 @@
 enum { NODE_BYTES = 1 << 27, GROWTH = 1 << 18, SMALLEST = 64, CLASSES = 22, PATIENCE = 1000000, SHORT_PATIENCE = 20000 /* ns */ };
 
 /* The layout of what processes share: the first number counts changes of it. */
-static const uint64_t version = 2ull << 32 | (sizeof(struct sim_node) ^ sizeof(struct fabric) ^ sizeof(struct sim_outbox));
+static const uint64_t version = 3ull << 32 | (sizeof(struct sim_node) ^ sizeof(struct fabric) ^ sizeof(struct sim_outbox));
 
 struct fabric *sim_fabric;
 

@@ -257,13 +257,21 @@ static void woken(struct side *s, struct peer *p)
 		CHECK(quick[i] == 5 || !fprintf(stderr, "cause %d: %d\n", i, quick[i]));
 }
 
+/* The file of the fabric's impairments. */
+static void rules(char *path, size_t n)
+{
+	const char *folder = access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm";
+
+	snprintf(path, n, "%s/simhca-fabric-%d/%s.impair", folder, (int)geteuid(), strchr(getenv("SIMHCA"), '@') + 1);
+}
+
 /* Nothing passes a rule that is older than the 5 ms after which devices look, even if they have rested. */
 static void ruled(struct side *s)
 {
 	char file[200], new[220];
 	struct ibv_wc wc;
 
-	snprintf(file, sizeof(file), "/dev/shm/simhca-fabric-%d/%s.impair", (int)geteuid(), strchr(getenv("SIMHCA"), '@') + 1);
+	rules(file, sizeof(file));
 	snprintf(new, sizeof(new), "%s.new", file);
 	for (int i = 0; i < 10; i++) {
 		FILE *f = fopen(new, "w");
@@ -277,6 +285,21 @@ static void ruled(struct side *s)
 		CHECK(!unlink(file));
 		CHECK(done(s) == IBV_WC_SUCCESS);
 	}
+}
+
+/* Requests whose packets are late, slow and lost are carried out all the same, and once. */
+static void impaired(struct side *s)
+{
+	char path[200];
+	FILE *f;
+
+	rules(path, sizeof(path));
+	CHECK(f = fopen(path, "w"));
+	CHECK(fprintf(f, "* * delay=50us rate=10Gbit loss=2%%\n") > 0 && !fclose(f));
+	usleep(50000);
+	one_sided(s);
+	CHECK(!unlink(path));
+	usleep(50000);
 }
 
 int main(int argc, char **argv)
@@ -295,6 +318,7 @@ int main(int argc, char **argv)
 	idle();
 	woken(&s, &p);
 	ruled(&s);
+	impaired(&s);
 	stopped(&s, &p);
 	refused(&s, &p);
 	deregistered(&s, &p);

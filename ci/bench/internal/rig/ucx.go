@@ -8,8 +8,8 @@ import (
 )
 
 // UCX is the environment of UCX's programs on simulated devices (docs/simhca.md): its own
-// interception of mmap leads past them, and it drops datagrams to addresses of lo.
-var UCX = []string{"UCX_MEM_MMAP_HOOK_MODE=none", "UCX_IB_GID_INDEX=3"}
+// interception of mmap leads past them.
+var UCX = []string{"UCX_MEM_MMAP_HOOK_MODE=none"}
 
 // UCXLatency returns the mean of all operations, in microseconds, from the line that ucx_perftest ends with.
 func UCXLatency(out []byte) (float64, error) {
