@@ -29,7 +29,7 @@ func TestSimulatedMoveIsWithdrawn(t *testing.T) {
 	r.first()
 	c := r.connect()
 	for _, key := range []string{"/rdmacached/test/moves/to/a", "/rdmacached/test/moves/from/a"} {
-		_, err := c.Put(r.ctx, key, `{"to":"b","boot":"1","shard":3,"epoch":1}`)
+		_, err := c.Put(r.ctx, key, `{"to":"b","boot":"1","shards":{"3":1}}`)
 		require.NoError(t, err)
 		require.Eventually(t, func() bool {
 			got, err := c.Get(r.ctx, key)
