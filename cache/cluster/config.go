@@ -74,9 +74,10 @@ func (c *Config) defaults() {
 // Check returns what is wrong with the configuration; [Join] refuses it with the same error.
 func (c Config) Check() error {
 	c.defaults()
+	if err := c.checkEtcd(); err != nil {
+		return err
+	}
 	switch {
-	case !place.IsName(c.Name):
-		return fmt.Errorf("cluster: name %q: 1 to 63 of a to z, 0 to 9, dot and hyphen", c.Name)
 	case !place.IsName(c.ID):
 		return fmt.Errorf("cluster: id %q: 1 to 63 of a to z, 0 to 9, dot and hyphen", c.ID)
 	case c.Zone != "" && !place.IsName(c.Zone):
@@ -85,6 +86,15 @@ func (c Config) Check() error {
 		return fmt.Errorf("cluster: TTL of %v: from %v to %v, in whole ms", c.TTL, minTTL, maxTTL)
 	case *c.Weight < 0 || *c.Weight > place.MaxWeight:
 		return fmt.Errorf("cluster: weight of %d: from 0 to %d", *c.Weight, place.MaxWeight)
+	}
+	return checkAddress(c.Advertise)
+}
+
+// checkEtcd returns what is wrong with how to reach the keys of a cluster.
+func (c *Config) checkEtcd() error {
+	switch {
+	case !place.IsName(c.Name):
+		return fmt.Errorf("cluster: name %q: 1 to 63 of a to z, 0 to 9, dot and hyphen", c.Name)
 	case len(c.Etcd) == 0:
 		return errors.New("cluster: no address of etcd")
 	}
@@ -106,7 +116,7 @@ func (c Config) Check() error {
 	case (c.User == "") != (c.Password == ""):
 		return errors.New("cluster: etcd's user and password belong together")
 	}
-	return checkAddress(c.Advertise)
+	return nil
 }
 
 // checkAddress returns what is wrong with an address for clients.

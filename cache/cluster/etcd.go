@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,10 +19,19 @@ import (
 
 // store is etcd, by a client of each of its members, so that one that hangs costs one timeout.
 type store struct {
-	clients []*clientv3.Client
-	at      atomic.Uint32 // the one that replied last
-	timeout time.Duration // of one member
-	prefix  string
+	endpoints []*endpoint
+	at        atomic.Uint32 // the one that replied last
+	timeout   time.Duration // of one member
+	prefix    string
+}
+
+// endpoint is a member of etcd.
+type endpoint struct {
+	cfg clientv3.Config
+
+	mu     sync.Mutex // of what follows
+	client *clientv3.Client
+	closed bool
 }
 
 // The keys below the prefix. Members watch what begins with "moves/", up to "placement".
@@ -33,25 +43,48 @@ const (
 	drainKey     = "operator/drain/" // and the id of a server that is to have no shards
 )
 
-func openStore(cfg *Config) (*store, error) {
+func openStore(cfg *Config) *store {
 	s := &store{timeout: cfg.TTL / 4, prefix: "/rdmacached/" + cfg.Name + "/"}
-	for _, e := range cfg.Etcd {
-		c, err := clientv3.New(clientv3.Config{
-			Endpoints: []string{e}, TLS: cfg.TLS, Username: cfg.User, Password: cfg.Password,
+	for _, address := range cfg.Etcd {
+		s.endpoints = append(s.endpoints, &endpoint{cfg: clientv3.Config{
+			Endpoints: []string{address}, TLS: cfg.TLS, Username: cfg.User, Password: cfg.Password,
 			DialTimeout: s.timeout, Logger: zap.NewNop(), DialKeepAliveTime: cfg.TTL, DialKeepAliveTimeout: s.timeout,
-		})
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("cluster: etcd: %w", err), s.close())
-		}
-		s.clients = append(s.clients, c)
+		}})
 	}
-	return s, nil
+	return s
+}
+
+// connect returns the client. With a user it is made when the member of etcd replies for the first time.
+func (e *endpoint) connect() (*clientv3.Client, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, context.Canceled
+	}
+	if e.client == nil {
+		c, err := clientv3.New(e.cfg)
+		if err != nil {
+			return nil, err
+		}
+		e.client = c
+	}
+	return e.client, nil
+}
+
+func (e *endpoint) close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+	if e.client == nil {
+		return nil
+	}
+	return e.client.Close()
 }
 
 func (s *store) close() error {
 	var errs []error
-	for _, c := range s.clients {
-		errs = append(errs, c.Close())
+	for _, e := range s.endpoints {
+		errs = append(errs, e.close())
 	}
 	return errors.Join(errs...)
 }
@@ -60,10 +93,14 @@ func (s *store) close() error {
 // executed, or may be executed later.
 func (s *store) do(ctx context.Context, compare []clientv3.Cmp, others []clientv3.Op, ops ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {
 	first := s.at.Load()
-	for i := range uint32(len(s.clients)) {
-		n := (first + i) % uint32(len(s.clients))
+	for i := range uint32(len(s.endpoints)) {
+		n := (first + i) % uint32(len(s.endpoints))
+		var c *clientv3.Client
+		if c, err = s.endpoints[n].connect(); err != nil {
+			continue
+		}
 		one, cancel := context.WithTimeout(ctx, s.timeout)
-		resp, err = s.clients[n].Txn(one).If(compare...).Then(ops...).Else(others...).Commit()
+		resp, err = c.Txn(one).If(compare...).Then(ops...).Else(others...).Commit()
 		if cancel(); err == nil {
 			s.at.Store(n)
 			return resp, nil
@@ -78,19 +115,27 @@ func (s *store) do(ctx context.Context, compare []clientv3.Cmp, others []clientv
 // watch calls changed after changes of the placement and of moves, until ctx ends. It may miss some.
 func (s *store) watch(ctx context.Context, changed func()) {
 	for n := 0; ctx.Err() == nil; n++ {
-		one, cancel := context.WithCancel(ctx)
-		events := s.clients[n%len(s.clients)].Watch(one, s.prefix+"moves/", clientv3.WithRange(s.prefix+placementKey+"\x00"))
-		for r := range events {
-			if r.Err() != nil {
-				break
-			}
-			changed()
-		}
-		cancel()
+		s.watchAt(ctx, uint32(n%len(s.endpoints)), changed)
 		select {
 		case <-time.After(s.timeout):
 		case <-ctx.Done():
 		}
+	}
+}
+
+// watchAt is watch at one member of etcd, until that fails.
+func (s *store) watchAt(ctx context.Context, n uint32, changed func()) {
+	c, err := s.endpoints[n].connect()
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for r := range c.Watch(ctx, s.prefix+"moves/", clientv3.WithRange(s.prefix+placementKey+"\x00")) {
+		if r.Err() != nil {
+			return
+		}
+		changed()
 	}
 }
 

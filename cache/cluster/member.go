@@ -71,10 +71,7 @@ func Join(s *server.Server, cfg Config) (*Member, error) {
 	if err := s.JoinCluster(m.promise); err != nil {
 		return nil, err
 	}
-	var err error
-	if m.store, err = openStore(&cfg); err != nil {
-		return nil, err
-	}
+	m.store = openStore(&cfg)
 	m.shut = sync.OnceValue(m.store.close)
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop = stop

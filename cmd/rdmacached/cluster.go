@@ -3,9 +3,13 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,17 +30,52 @@ type clusterConfig struct {
 	Zone      string   `json:"zone"`
 	TTL       duration `json:"ttl"`
 	Drain     duration `json:"drain"`
+
+	CA             string `json:"ca"` // a file, as are the others
+	Certificate    string `json:"certificate"`
+	CertificateKey string `json:"certificate_key"`
+	User           string `json:"user"`
+	Password       string `json:"password"` // a file
 }
 
 // defaultDrain is how long a server that ends may take to hand over its shards.
 const defaultDrain = time.Minute
 
-// member returns the configuration for package cluster.
-func (c *clusterConfig) member(key []byte, log *slog.Logger) cluster.Config {
-	return cluster.Config{
+// member returns the configuration for package cluster, with what is in the files for etcd.
+func (c *clusterConfig) member(key []byte, log *slog.Logger) (cluster.Config, error) {
+	m := cluster.Config{
 		Name: c.Name, ID: c.ID, Etcd: c.Etcd, Advertise: c.Advertise, Weight: c.Weight, Zone: c.Zone, TTL: time.Duration(c.TTL),
-		Client: cache.Config{Key: key, Logger: log}, Logger: log,
+		User: c.User, Client: cache.Config{Key: key, Logger: log}, Logger: log,
 	}
+	if c.CA != "" || c.Certificate != "" {
+		m.TLS = &tls.Config{}
+	}
+	if c.CA != "" {
+		b, err := os.ReadFile(c.CA)
+		if err != nil {
+			return m, at("cluster.ca", fmt.Errorf("cluster.ca: %w", err))
+		}
+		if m.TLS.RootCAs = x509.NewCertPool(); !m.TLS.RootCAs.AppendCertsFromPEM(b) {
+			return m, at("cluster.ca", fmt.Errorf("cluster.ca: %s has no certificate", c.CA))
+		}
+	}
+	if c.Certificate != "" {
+		cert, err := tls.LoadX509KeyPair(c.Certificate, c.CertificateKey)
+		if err != nil {
+			return m, at("cluster.certificate", fmt.Errorf("cluster.certificate and cluster.certificate_key: %w", err))
+		}
+		m.TLS.Certificates = []tls.Certificate{cert}
+	}
+	if c.Password != "" {
+		b, err := os.ReadFile(c.Password)
+		if err != nil {
+			return m, at("cluster.password", fmt.Errorf("cluster.password: %w", err))
+		}
+		if m.Password = strings.TrimSpace(string(b)); m.Password == "" {
+			return m, at("cluster.password", fmt.Errorf("cluster.password: %s is empty", c.Password))
+		}
+	}
+	return m, at("cluster", m.Check())
 }
 
 // checkCluster returns what is wrong with the membership and with the settings that go with it.
@@ -49,18 +88,23 @@ func (c *config) checkCluster() error {
 			return at(what, fmt.Errorf("%q and \"cluster\" exclude each other", what))
 		}
 	}
-	if err := c.Cluster.member(nil, nil).Check(); err != nil {
-		return at("cluster", err)
+	if (c.Cluster.Certificate == "") != (c.Cluster.CertificateKey == "") {
+		return at("cluster", errors.New(`"certificate" and "certificate_key" of the cluster belong together`))
 	}
-	return nil
+	_, err := c.Cluster.member(nil, nil)
+	return err
 }
 
 // join makes the server a member, if the configuration has a cluster.
-func (d *service) join(key []byte) (err error) {
+func (d *service) join(key []byte) error {
 	if c := d.config.Cluster; c != nil {
-		d.member, err = cluster.Join(d.cache, c.member(key, d.log))
+		m, err := c.member(key, d.log)
+		if err == nil {
+			d.member, err = cluster.Join(d.cache, m)
+		}
+		return err
 	}
-	return err
+	return nil
 }
 
 // memberMetrics are the metrics of the membership.

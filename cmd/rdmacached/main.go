@@ -35,6 +35,10 @@ func main() {
 		end(err)
 		return
 	}
+	if len(os.Args) > 1 && operators[os.Args[1]] {
+		end(operate(ctx, os.Args[1], os.Args[2:], os.Stderr))
+		return
+	}
 	path := flag.String("config", "", "the configuration `file`")
 	check := flag.Bool("check", false, "check the configuration and the files that it names, without the device, and end")
 	flag.Parse()
@@ -52,7 +56,7 @@ func end(err error) {
 
 func start(ctx context.Context, path string, check bool, hup <-chan os.Signal) error {
 	if path == "" || flag.NArg() > 0 {
-		return errors.New("usage: rdmacached -config file [-check], or rdmacached proxy -server address (rdmacached proxy -h has its flags)")
+		return errors.New("usage: rdmacached -config file [-check], rdmacached drain -config file [id], or rdmacached proxy -server address (rdmacached proxy -h has its flags)")
 	}
 	c, err := readConfig(path)
 	if err != nil {
