@@ -11,6 +11,9 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/place"
 )
 
+// operatorTimeout is how long an operator waits for one member of etcd.
+const operatorTimeout = 5 * time.Second
+
 // SetDrain has a member hand over all its shards, or take its share again, as an operator wants it. The member stays one, and so
 // does its next life, until that is taken back. It returns when the shards have moved, or ctx ends; then they go on to move.
 // Progress is called with the number of shards that the member still has. Of the configuration it needs the name and
@@ -21,6 +24,7 @@ func SetDrain(ctx context.Context, cfg Config, id string, drain bool, progress f
 		return err
 	}
 	s := openStore(&cfg)
+	s.timeout = operatorTimeout
 	defer s.close()
 	v, err := s.read(ctx)
 	if err != nil {

@@ -138,8 +138,12 @@ func historyOperations() int64 {
 // operations of all kinds have one order.
 func TestFabricClusterInPeace(t *testing.T) {
 	f := newFleet(t)
+	f.etcd.Stop(t)
 	a := f.start("a", 11, heavy)
+	a.healthy("joining\n")
+	f.etcd.Continue(t)
 	a.settled(1)
+	a.healthy("ok\n")
 	c := f.dial(cache.Config{}, a)
 	s := f.steady(c)
 	h := f.history([]*cache.Cluster{c, f.dial(cache.Config{MapBytes: -1}, a)}, f.keysOf(c, historyKeys, a))
@@ -153,6 +157,7 @@ func TestFabricClusterInPeace(t *testing.T) {
 	f.etcd.Stop(t)
 	time.Sleep(3 * ttl)
 	s.fine("etcd is silent")
+	a.healthy("ok\n")
 	f.etcd.Continue(t)
 	a.until("served by etcd", func(st *cachestatus.Cluster) bool { return st.Promises > 0 && st.Left > 0 })
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -116,22 +117,37 @@ func (p *process) signal(s syscall.Signal) {
 	require.NoError(p.f, p.command.Process.Signal(s))
 }
 
-// status returns what the server says of its cluster, or nil.
-func (p *process) status() *cachestatus.Cluster {
+// get returns what the server says at a path, or nothing if it does not reply.
+func (p *process) get(path string) []byte {
 	ctx, cancel := context.WithTimeout(p.f.ctx, time.Second)
 	defer cancel()
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.metrics+cachestatus.Path, nil)
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.metrics+path, nil)
 	require.NoError(p.f, err)
 	a, err := http.DefaultClient.Do(q)
 	if err != nil {
 		return nil
 	}
 	defer a.Body.Close()
+	b, err := io.ReadAll(a.Body)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// status returns what the server says of its cluster, or nil.
+func (p *process) status() *cachestatus.Cluster {
 	var s cachestatus.Status
-	if json.NewDecoder(a.Body).Decode(&s) != nil {
+	if json.Unmarshal(p.get(cachestatus.Path), &s) != nil {
 		return nil
 	}
 	return s.Cluster
+}
+
+// healthy waits until the server says of its health what it should.
+func (p *process) healthy(want string) {
+	p.f.Helper()
+	require.Eventually(p.f, func() bool { return string(p.get("/healthz")) == want }, time.Minute, 10*time.Millisecond, want)
 }
 
 // until waits for a state of the server's cluster.
