@@ -2,6 +2,8 @@ package layering
 
 import (
 	"go/ast"
+	"go/token"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,8 +11,9 @@ import (
 	"github.com/goverbs/goverbs/internal/astnames"
 )
 
-// Every exported name of the packages that other modules import has a comment: go doc shows it. A
-// comment of a group of constants or variables is that of each in it.
+// Every exported name of the packages that other modules import has a comment, which go doc shows, but
+// for methods that fmt and errors call. A comment of a group of constants or variables is that of each
+// in it, and that of a type is that of its constants.
 func TestExportedNamesHaveComments(t *testing.T) {
 	a := newAPI(t)
 	documented := 0
@@ -23,7 +26,7 @@ func TestExportedNamesHaveComments(t *testing.T) {
 			}
 		}
 	}
-	require.Greater(t, documented, 1000)
+	require.Greater(t, documented, 900)
 }
 
 // uncommented returns the exported names of a declaration that have no comment, and counts the others.
@@ -40,10 +43,14 @@ func uncommented(d ast.Decl, documented *int) (out []string) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
 		receiver := astnames.Receiver(d)
-		if d.Name.IsExported() && (d.Recv == nil || ast.IsExported(receiver)) {
+		called := d.Recv != nil && slices.Contains([]string{"String", "Error", "Unwrap"}, d.Name.Name)
+		if d.Name.IsExported() && !called && (d.Recv == nil || ast.IsExported(receiver)) {
 			look(receiver+"."+d.Name.Name, d.Doc)
 		}
 	case *ast.GenDecl:
+		if d.Tok == token.CONST && typed(d) {
+			break
+		}
 		for _, s := range d.Specs {
 			switch s := s.(type) {
 			case *ast.TypeSpec:
@@ -58,4 +65,14 @@ func uncommented(d ast.Decl, documented *int) (out []string) {
 		}
 	}
 	return out
+}
+
+// typed reports whether the constants of a declaration have a type.
+func typed(d *ast.GenDecl) bool {
+	first := d.Specs[0].(*ast.ValueSpec)
+	if first.Type != nil || len(first.Values) == 0 {
+		return first.Type != nil
+	}
+	_, conversion := first.Values[0].(*ast.CallExpr)
+	return conversion
 }
