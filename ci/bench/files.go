@@ -85,6 +85,9 @@ func writeReport(out string) error {
 	if _, err := report.Write(&b, filepath.Dir(out), "docs/benchmarks", e); err != nil {
 		return err
 	}
+	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
+		return err
+	}
 	return os.WriteFile(out, b.Bytes(), 0o644)
 }
 

@@ -22,7 +22,7 @@ type line struct {
 	dashed bool // a curve of the baseline
 }
 
-// colours of the sides: ours, the baseline, and a third one.
+// colours of the sides: ours, the baseline, and others; curves have no grey.
 var colours = []string{"#0b5cad", "#8a8a8a", "#c2691c", "#3b8f5a", "#7d55a8", "#b8405e"}
 
 // scale maps values to 0..1, logarithmically over whole decades or linearly.
@@ -100,8 +100,11 @@ func (s scale) ticks() (out []float64) {
 }
 
 func number(v float64) string {
-	if v >= 10_000 {
-		return fmt.Sprintf("%.3gk", v/1000)
+	switch {
+	case v >= 1e6:
+		return fmt.Sprintf("%.4gM", v/1e6)
+	case v >= 1e4:
+		return fmt.Sprintf("%.4gk", v/1e3)
 	}
 	return fmt.Sprintf("%.4g", v)
 }
@@ -170,7 +173,7 @@ func curves(title, below, unit string, xs []string, series []line) string {
 	if !ok {
 		return ""
 	}
-	const left, right, top, height = 60.0, 240.0, 34.0, 240.0
+	const left, right, top, height = 60.0, 240.0, 52.0, 240.0
 	width, bottom := 700.0, top+height
 	x := func(i int) float64 {
 		return left + (width-left-right)*(float64(i)+0.5)/float64(len(xs))
@@ -186,7 +189,7 @@ func curves(title, below, unit string, xs []string, series []line) string {
 		d.text(x(i), bottom+16, "middle", "", name)
 	}
 	d.text(width-right, bottom+32, "end", "", below)
-	d.text(left-6, top-4, "end", "", unit)
+	d.text(left-6, top-14, "end", "", unit)
 	for i, l := range series {
 		colour, dash := colours[l.colour%len(colours)], ""
 		if l.dashed {

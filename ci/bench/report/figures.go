@@ -91,7 +91,8 @@ func (f *family) draw(rows []row, where string) string {
 	slices.Sort(xs)
 	var lines []line
 	for i, name := range curveNames {
-		ours, base := line{name: strings.ReplaceAll(name, "_", " "), colour: i}, line{name: f.baseline, colour: i, dashed: true}
+		colour := i + min(i, 1)
+		ours, base := line{name: strings.ReplaceAll(name, "_", " "), colour: colour}, line{name: f.baseline, colour: colour, dashed: true}
 		if len(curveNames) > 1 {
 			base.name = ours.name + ": " + f.baseline
 		}

@@ -74,6 +74,12 @@ func TestPageOfARun(t *testing.T) {
 	}
 }
 
+func TestNumbers(t *testing.T) {
+	for v, want := range map[float64]string{0.5: "0.5", 9_999: "9999", 12_340: "12.34k", 2e6: "2M"} {
+		require.Equal(t, want, number(v))
+	}
+}
+
 func TestScale(t *testing.T) {
 	s, ok := scaleOf([]line{{points: []point{{value: 3}, {value: 900}}}}, true)
 	require.True(t, ok)
