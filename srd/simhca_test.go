@@ -58,9 +58,11 @@ func TestSimulatedEndpointsOfOneDevice(t *testing.T) {
 	pd, err := dev.AllocPD()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, pd.Close()) })
+	gid, err := dev.FindGID(verbs.GIDQuery{Port: 1})
+	require.NoError(t, err)
 	var eps [3]*srd.Endpoint
 	for i := range eps {
-		eps[i], err = srd.Open(srd.Config{PD: pd})
+		eps[i], err = srd.Open(srd.Config{PD: pd, GID: gid})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, eps[i].Close()) })
 	}
