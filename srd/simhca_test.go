@@ -47,6 +47,34 @@ func efaPair(t *testing.T, cfg srd.Config) (a, b *srd.Endpoint) {
 	return pair(t, cfg)
 }
 
+// Endpoints of one device wait for events, each at a completion queue of its own.
+func TestSimulatedEndpointsOfOneDevice(t *testing.T) {
+	if !onEFA {
+		t.Skip("needs SIMHCA=efa")
+	}
+	dev, err := verbs.Open(simulated[0], verbs.DeviceConfig{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, dev.Close()) })
+	pd, err := dev.AllocPD()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, pd.Close()) })
+	gid, err := dev.FindGID(verbs.GIDQuery{Port: 1})
+	require.NoError(t, err)
+	var eps [3]*srd.Endpoint
+	for i := range eps {
+		eps[i], err = srd.Open(srd.Config{PD: pd, GID: gid})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, eps[i].Close()) })
+	}
+	for i, ep := range eps {
+		to := eps[(i+1)%len(eps)]
+		time.Sleep(100 * time.Millisecond) // both ends wait for events
+		require.NoError(t, ep.Destination(to.Addr(), srd.Reliable).Send(ctxOf(t), []byte("hello")))
+		_, got := receiveOne(t, to)
+		require.Equal(t, "hello", string(got))
+	}
+}
+
 // Messages from none to a mebibyte come by each service, many at a time
 // and whatever order the device has.
 func TestSimulatedLengths(t *testing.T) {

@@ -14,6 +14,7 @@ typedef int notify_fn(struct ibv_cq *, int);
 typedef int send_fn(struct ibv_qp *, struct ibv_send_wr *, struct ibv_send_wr **);
 typedef int receive_fn(struct ibv_qp *, struct ibv_recv_wr *, struct ibv_recv_wr **);
 typedef int bind_fn(struct ibv_qp *, struct ibv_mw *, struct ibv_mw_bind *);
+typedef void begin_fn(struct ibv_qp_ex *);
 typedef int complete_fn(struct ibv_qp_ex *);
 typedef int start_fn(struct ibv_cq_ex *, struct ibv_poll_cq_attr *);
 
@@ -26,6 +27,7 @@ static struct { struct ibv_cq_ex *cq; start_fn *real; } starts[PLACES];
 static poll_fn *real_polls[2];
 static send_fn *real_sends[2];
 static receive_fn *real_receives[2];
+static begin_fn *real_begins[2];
 static complete_fn *real_completes[2];
 static notify_fn *real_notify; /* EFA's is in efa_cq.c */
 static bind_fn *real_bind;     /* of mlx5 alone */
@@ -130,17 +132,33 @@ void sim_watch_polls(struct sim_obj *cq)
 	watch_start((struct ibv_cq_ex *)c);
 }
 
-/* The user handle of a queue pair is its struct ibv_qp, with room for an extended one: it is complete when it changes its state. */
+/* The first post of a queue pair: by then the library has set the call that ends a post, behind the change to RTS. */
+static void begin(struct ibv_qp_ex *q, int model)
+{
+	complete_fn *watched = model ? complete_efa : complete_mlx5, *real = q->wr_complete;
+
+	q->wr_start = real_begins[model];
+	if (real != watched) {
+		real_completes[model] = real; /* the library has one for all */
+		q->wr_complete = watched;
+	}
+	q->wr_start(q);
+}
+
+static void begin_mlx5(struct ibv_qp_ex *q) { begin(q, 0); }
+static void begin_efa(struct ibv_qp_ex *q) { begin(q, 1); }
+
+/* A queue pair changes to RTS. Its user handle is its struct ibv_qp, and both libraries have room for an extended one in each. */
 void sim_watch_posts(struct sim_obj *qp)
 {
 	struct ibv_qp_ex *q = (struct ibv_qp_ex *)(uintptr_t)qp->user;
 	bool mlx5 = qp->ctx->dev->model == &sim_mlx5;
-	complete_fn *watched = mlx5 ? complete_mlx5 : complete_efa;
+	begin_fn *watched = mlx5 ? begin_mlx5 : begin_efa;
 
-	if (!q->wr_complete || q->wr_complete == watched)
+	if (!q->wr_start || q->wr_start == watched)
 		return;
-	real_completes[!mlx5] = q->wr_complete; /* the library has one for all */
-	__atomic_store_n(&q->wr_complete, watched, __ATOMIC_RELEASE);
+	real_begins[!mlx5] = q->wr_start;
+	q->wr_start = watched;
 }
 
 void sim_unwatch_polls(struct sim_obj *cq)

@@ -85,7 +85,7 @@ func (r *runner) simulations() []*job {
 	add("programs", fabric, fabricPackages, "", notFabric, release)
 	add("processes", fabric, "./cache", "Killed|ServerIsStopped", "", release)
 	for _, order := range words("efa efa:reverse") {
-		add("srd-"+strings.ReplaceAll(order, ":", "-"), order, "./srd", "Lengths|Faults|Incast", "", release)
+		add("srd-"+strings.ReplaceAll(order, ":", "-"), order, "./srd", "Lengths|Faults|Incast|OneDevice", "", release)
 	}
 	for _, devices := range words("efa efa:reverse efa:random efa:nowrite mlx5:ib,mlx5:ib " + late) {
 		name, _, _ := strings.Cut(devices, ",")

@@ -216,10 +216,10 @@ static void idle(void)
 	CHECK(used() - before < 0.05);
 }
 
-/* They wake up for requests, for receives that end at once, for changes, and for those that other processes make. */
+/* They wake up for requests, for receives that end at once, and for what other processes do to them. */
 static void woken(struct side *s, struct peer *p)
 {
-	enum { REQUEST, EXTENDED, CHANGE, RECEIVE, REFUSAL, CAUSES };
+	enum { REQUEST, EXTENDED, RECEIVE, REFUSAL, CAUSES };
 	int quick[CAUSES] = {};
 	struct timespec start;
 
@@ -228,10 +228,6 @@ static void woken(struct side *s, struct peer *p)
 
 		if (quick[cause] == 5)
 			continue;
-		if (cause >= CHANGE)
-			pair(s, p);
-		if (cause == CHANGE)
-			receive(s);
 		if (cause == RECEIVE)
 			fail(s);
 		if (cause == REFUSAL)
@@ -241,7 +237,6 @@ static void woken(struct side *s, struct peer *p)
 		switch (cause) {
 		case REQUEST: post(s, IBV_WR_RDMA_READ, 0, 8, 0); break;
 		case EXTENDED: post_extended(s); break;
-		case CHANGE: fail(s); break;
 		case RECEIVE: receive(s); break;
 		case REFUSAL: post(s, IBV_WR_RDMA_READ, BYTES - 7, 8, 0); break;
 		}
@@ -249,8 +244,8 @@ static void woken(struct side *s, struct peer *p)
 		if (cause == REFUSAL)
 			obeyed(p);
 		quick[cause] += since(&start) < QUICK;
-		CHECK(done(s) == (cause == REFUSAL ? IBV_WC_REM_ACCESS_ERR : cause >= CHANGE ? IBV_WC_WR_FLUSH_ERR : IBV_WC_SUCCESS));
-		if (cause >= CHANGE)
+		CHECK(done(s) == (cause == REFUSAL ? IBV_WC_REM_ACCESS_ERR : cause == RECEIVE ? IBV_WC_WR_FLUSH_ERR : IBV_WC_SUCCESS));
+		if (cause == RECEIVE || cause == REFUSAL)
 			pair(s, p);
 	}
 	for (int i = 0; i < CAUSES; i++)
