@@ -76,12 +76,14 @@ build/simhca.so: $(wildcard cgo/simhca/*.c cgo/simhca/*.h)
 	@mkdir -p build
 	gcc -D_GNU_SOURCE -O2 -g -Wall -fno-strict-aliasing -fPIC -shared -o $@ $(filter %.c,$^) -ldl -lpthread
 
-# Programs that know nothing of it, one of which forks; and nothing without the variable.
+# Programs that know nothing of it, one of which forks, and one that asks for the connection manager;
+# and nothing without the variable.
 simulated-preloaded: build/simhca.so
 	@mkdir -p build/simulated
 	gcc -D_GNU_SOURCE -O2 -Wall -o build/simulated/fork cgo/simhca/testdata/fork.c -libverbs
 	SIMHCA=mlx5 LD_PRELOAD=build/simhca.so timeout 30 build/simulated/fork
 	SIMHCA=mlx5,efa LD_PRELOAD=build/simhca.so ibv_devinfo | grep -c 'hca_id:.*\(mlx5_0\|efa_0\)' | grep -qx 2
+	SIMHCA=mlx5 LD_PRELOAD=build/simhca.so ib_read_lat -R 2>&1 | grep -q 'the connection manager (librdmacm) is not simulated'
 	! LD_PRELOAD=build/simhca.so ibv_devices 2>&1 | grep -q 'mlx5_0\|efa_0'
 	! SIMHCA=mlx5 LD_PRELOAD=build/simhca.so sh -c 'SIMHCA= exec env' | grep SYSFS_PATH
 
@@ -124,14 +126,14 @@ SOAK ?= 10
 soak: setup
 	@$(RUN) -soak $(SOAK) -only 'guest-13|simulated'
 
-# Two hosts, one of which serves its memory to the other, and then a cache.
-demo: $(LAB)
+# Two hosts, one of which serves its memory to the other, and then a cache. With SIM=1 they are
+# processes on simulated devices.
+demo: $(if $(SIM),setup build/simhca.so,$(LAB))
 	@$(GO) build -o build/demo ./ci/demo
-ifeq ($(DEVICE),)
+ifeq ($(SIM)$(DEVICE),)
 	$(LAB) -topo hosts=2 -all -- "$(CURDIR)/build/demo"
 else
-	@build/demo server & server=$$!; sleep 1; build/demo client 127.0.0.1; status=$$?; \
-	[ $$status = 0 ] || kill $$server; wait $$server || [ $$status != 0 ] || status=1; exit $$status
+	@sh ci/demo/local.sh $(if $(SIM),simulated)
 endif
 
 # What lockoffload's locks stand beside. redis-tools has the server's program;
@@ -141,7 +143,7 @@ bench: PACKAGES += redis-tools
 endif
 
 ifneq ($(findstring native,$(SUITE)),)
-bench: PACKAGES += ucx-utils
+bench: PACKAGES += ucx-utils libfabric-bin
 endif
 
 # What srd stands beside: fi_pingpong.

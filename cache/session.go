@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -347,7 +348,9 @@ func (s *session) receive() error {
 				s.mu.Unlock()
 			}
 		case wire.KindReply:
-			err = s.replied(b)
+			if err = s.replied(b); s.by == RDMA {
+				runtime.Gosched() // to the caller, before this goroutine spins
+			}
 		case wire.KindTarget:
 			err = s.toldTarget(b)
 		case wire.KindPlacement:

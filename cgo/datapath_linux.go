@@ -76,14 +76,13 @@ func WaitStep(ch CompChannel, cq CQ, path PollPath, armed *bool, notify Notify, 
 
 // PostPoll posts the first n work requests and polls cq up to spins+1 times. times may be nil.
 func PostPoll(qp QP, path PostPath, c *SendChain, n int, cq CQ, poll PollPath, wcs []WC, spins uint32, times *Times) (accepted, got int, err error) {
-	var g C.int
 	r := C.gv_post_poll(C.uintptr_t(qp), C.uintptr_t(path), at(&c.WRs[0]), C.uint32_t(n),
-		C.uintptr_t(cq), C.uintptr_t(poll), cWC(wcs), C.int(len(wcs)), C.uint32_t(spins), &g, (*C.struct_gv_times)(unsafe.Pointer(times)))
-	if accepted, err = posted(r); err != nil {
-		return accepted, 0, err
+		C.uintptr_t(cq), C.uintptr_t(poll), cWC(wcs), C.int(len(wcs)), C.uint32_t(spins), (*C.struct_gv_times)(unsafe.Pointer(times)))
+	if errno := syscall.Errno(uint16(r)); errno != 0 {
+		return int(r >> 32), 0, errno
 	}
-	got, err = polled(g)
-	return accepted, got, err
+	got, err = polled(C.int(int16(r >> 16)))
+	return int(r >> 32), got, err
 }
 
 // Boottime returns the time of CLOCK_BOOTTIME, in nanoseconds, or 0 if there is none.

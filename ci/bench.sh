@@ -36,6 +36,8 @@ for suite in $(echo "${SUITE:-verbs}" | tr , ' '); do
 		driver=build/bench-native profiles=${PROFILE:+$root/$out/native}
 		${GO:-go} build -tags simhca -o $driver ./ci/bench || exit 1
 		part native wall native env SIMHCA=mlx5,mlx5,efa
+		driver="" profiles=""
+		part native-processes wall native-processes env "SIMHCA=mlx5@bench-$$" "LD_PRELOAD=$root/build/simhca.so"
 	elif [ -n "$(ls /sys/class/infiniband 2>/dev/null)" ]; then
 		part "$suite" wall "$suite-wall" env
 	else

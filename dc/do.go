@@ -15,10 +15,9 @@ import (
 // call is a call of Do, or of Wait of [Pending].
 type call struct {
 	waiter verbs.Waiter
-	err    error      // the first one
-	left   int        // requests that have not ended
-	one    [1]Request // on its way to the queue or the device
-	next   *call      // that is not in use
+	err    error // the first one
+	left   int   // requests that have not ended
+	next   *call // that is not in use
 }
 
 // linger is how long Do waits for a request that the device has when the context
@@ -43,10 +42,8 @@ func (i *Initiator) Do(ctx context.Context, p *Peer, r Request) error {
 	}
 	i.mu.Lock()
 	c := i.newCall(1)
-	c.one[0] = r
-	c.one[0].Quiet = false
-	_, _, found, err := i.give(p, c.one[:], c, 0)
-	c.one[0].List = nil
+	r.Quiet = false
+	_, _, found, err := i.give(p, []Request{r}, c, 0)
 	i.polling++
 	if !driver.DispatchOwn(found, i.d, i.own) {
 		i.unlock()

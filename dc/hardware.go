@@ -290,8 +290,16 @@ func (h *hardware) postAll(x *hardPeer, n, look int) (found verbs.Polled, err er
 		to.Stream = 1 + x.m.Stream()
 	}
 	q.batch.SetTarget(to)
+	before := int32(0)
 	for k := range n {
-		q.ring.at(d.Position(k)).add(q.batch, h.i.d.ID(d.Number(k)), verbs.Signaled)
+		e, signaled := q.ring.at(d.Position(k)), verbs.Signaled
+		e.before = before
+		if before++; k+1 < n && e.call != nil && e.call == q.ring.at(d.Position(k+1)).call {
+			signaled = 0 // the caller waits for all of them, and they are over in order
+		} else {
+			before = 0
+		}
+		e.add(q.batch, h.i.d.ID(d.Number(k)), signaled)
 	}
 	posted := 0
 	if look >= 0 {
@@ -339,12 +347,19 @@ func (h *hardware) pump() {
 	}
 }
 
-func (h *hardware) completed(tag uint64, wc *verbs.WC) {
-	failed := wc.Status() != verbs.WCSuccess
-	if _, ok := h.core.Completed(tag, failed); !ok {
+func (h *hardware) completed(number uint64, wc *verbs.WC) {
+	if !h.core.Has(number) {
 		return
 	}
-	e := h.dcis[tag>>tagBits].ring.at(uint32(tag))
+	r, at := &h.dcis[number>>tagBits].ring, uint32(number)
+	for k := uint32(r.at(at).before); k > 0; k-- { // which have succeeded, or have failed before
+		if _, ok := h.core.Completed(tag(int(number>>tagBits), at-k), false); ok {
+			h.i.finish(r.at(at-k), nil)
+		}
+	}
+	failed := wc.Status() != verbs.WCSuccess
+	h.core.Completed(number, failed)
+	e := r.at(at)
 	var err error
 	if failed {
 		err = requestError(e, wc)

@@ -17,7 +17,8 @@ type entry struct {
 	seq      uint64
 	deadline time.Duration // of waiting; 0: none, or it has not waited yet
 	ended    bool
-	silent   bool // it has no completion, but that of a later one
+	silent   bool  // it has no completion, but that of a later one
+	before   int32 // requests right before it that are over with it, without completions of their own
 	err      error
 }
 

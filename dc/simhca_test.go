@@ -104,6 +104,50 @@ func TestSimulatedTargets(t *testing.T) {
 	}
 }
 
+// Lists of which a request may fail, to several targets at once. Only the last request of a list has a completion, but
+// each ends, and what comes later is as if nothing had been.
+func TestSimulatedListsThatFail(t *testing.T) {
+	a, b := dcHosts(t)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	r := rand.New(rand.NewPCG(testseed.New(t), 0))
+	for _, streams := range everyStreams {
+		i := a.initiator(t, dc.InitiatorConfig{Contexts: 1, Depth: 32, Streams: streams})
+		var peers []*dc.Peer
+		for n := range 3 {
+			peers = append(peers, resolve(t, i, b.target(t, dc.TargetConfig{AccessKey: uint64(n)}), uint64(n)))
+		}
+		for range 100 {
+			lists, fails := make([]dc.Pending, 1+r.IntN(len(peers))), false
+			for n := range lists {
+				var rs []dc.Request
+				for k := range 1 + r.IntN(8) {
+					rs = append(rs, a.write(uint64(k), b, 0))
+				}
+				if bad := r.IntN(4 * len(rs)); bad < len(rs) {
+					rs[bad].Remote.RKey ^= 0xff00
+					fails = true
+				}
+				var err error
+				lists[n], err = i.Start(peers[n], rs)
+				require.NoError(t, err)
+			}
+			for _, w := range lists {
+				if err := w.Wait(ctx); !fails {
+					require.NoError(t, err)
+				} else if err != nil && !errors.Is(err, dc.ErrSession) {
+					require.ErrorIs(t, err, verbs.WCRemoteAccess)
+				}
+				require.Zero(t, w.Left())
+			}
+		}
+		for _, p := range peers {
+			do(t, i, p, a.write(1, b, 0))
+		}
+		require.NoError(t, i.Close())
+	}
+}
+
 // mixed are requests that are posted to peers at once, by their number.
 func mixed(t *testing.T, i *dc.Initiator, a, b *host, peers []*dc.Peer, each int) map[*dc.Peer][]error {
 	t.Helper()

@@ -4,10 +4,12 @@ package dc_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/cgo/standin"
 	"github.com/goverbs/goverbs/dc"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -58,6 +60,44 @@ func TestStart(t *testing.T) {
 	require.NoError(t, i.Forget(p))
 	_, err = i.Start(p, writesOf(1))
 	require.ErrorIs(t, err, dc.ErrClosed)
+}
+
+// Only the last request of a call that is posted at once has a completion, unless one fails. The others are over with
+// the next one that has.
+func TestStartHasOneCompletion(t *testing.T) {
+	i := standinInitiator(t, dc.InitiatorConfig{Contexts: 1, Depth: 8})
+	p := resolveDCT(t, i, 1, 0xa)
+	signaled := func() int { return strings.Count(standin.Recorded(), "flags=0x2") }
+	w, err := i.Start(p, writesOf(1, 2, 3))
+	require.NoError(t, err)
+	require.Equal(t, 1, signaled())
+	complete(0, 2, verbs.WCSuccess)
+	none(t, i)
+	require.Zero(t, w.Left())
+	require.NoError(t, w.Wait(t.Context()))
+
+	w, err = i.Start(p, writesOf(4, 5, 6, 7))
+	require.NoError(t, err)
+	complete(0, 5, verbs.WCRemoteAccess)
+	none(t, i)
+	require.Equal(t, 1, w.Left())
+	complete(0, 6, verbs.WCFlushed)
+	none(t, i)
+	require.Zero(t, w.Left())
+	require.ErrorIs(t, w.Wait(t.Context()), verbs.WCRemoteAccess)
+}
+
+// Requests of Post have a completion each, as soon as they are over.
+func TestPostSignalsEach(t *testing.T) {
+	i := standinInitiator(t, dc.InitiatorConfig{Contexts: 1, Depth: 8})
+	p := resolveDCT(t, i, 1, 0xa)
+	_, err := i.Post(p, writesOf(1, 2, 3)...)
+	require.NoError(t, err)
+	require.Equal(t, 3, strings.Count(standin.Recorded(), "flags=0x2"))
+	for k := range 3 {
+		complete(0, uint64(k), verbs.WCSuccess)
+	}
+	require.Len(t, wait(t, i, 3), 3)
 }
 
 // Those for which there is no room are an error, and the others are waited for all the same. The end of a

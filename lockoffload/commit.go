@@ -107,10 +107,12 @@ func (j *job) postLast(ctx context.Context, until int64) (*Commit, error) {
 		go func() {
 			err := p.s.line.post(context.Background(), &p.flight, j.mr, &j.wrs)
 			for err == errLate { // without the unlock, too: the session is over then
-				if err = p.s.allowed(); err == nil {
-					p.flight.until = p.s.until.Load()
-					err = p.s.line.post(context.Background(), &p.flight, j.mr, &j.wrs)
+				if err = p.s.allowed(); err != nil {
+					j.m.Base().Wrote = false // nothing of the list was posted
+					break
 				}
+				p.flight.until = p.s.until.Load()
+				err = p.s.line.post(context.Background(), &p.flight, j.mr, &j.wrs)
 			}
 			close(p.room)
 			if err != nil {

@@ -214,11 +214,8 @@ func (h *Lock) commit(ctx context.Context) error {
 		err = ErrClosed
 	case !h.staged:
 	default:
-		if err = errors.Join(ctx.Err(), h.s.allowed()); err == nil {
-			m := &machine.Once{}
-			h.j.prepare(m)
-			m.Commit(h.g.Slot, &h.old)
-			if err = h.j.post(ctx); err == nil {
+		if err = ctx.Err(); err == nil {
+			if err = h.postCommit(ctx); err == nil {
 				return h.awaitCommit(ctx)
 			}
 		}
@@ -228,6 +225,23 @@ func (h *Lock) commit(ctx context.Context) error {
 		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
 	return err
+}
+
+// postCommit posts the WRITE of commit, unless the lease is over by then.
+func (h *Lock) postCommit(ctx context.Context) error {
+	m := &machine.Once{}
+	h.j.prepare(m)
+	m.Commit(h.g.Slot, &h.old)
+	for {
+		if until := h.s.until.Load(); until != longOver {
+			if err := h.j.post(ctx, until); err != errLate {
+				return err
+			}
+		}
+		if err := h.s.allowed(); err != nil { // else heartbeats have extended the lease meanwhile
+			return err
+		}
+	}
 }
 
 // awaitCommit waits for the WRITE of commit, and calls leave when it is over.
@@ -316,15 +330,17 @@ func (h *Lock) release(ctx context.Context) (*Commit, error) {
 	}
 	defer j.drop()
 	m := &machine.Releaser{Grant: h.g, Owner: h.s.tags.Owner}
-	var lost error
-	if h.staged {
-		if lost = h.s.allowed(); lost == nil {
-			m.Old = &h.old
-		}
-	}
 	j.prepare(m)
-	p, err := j.drive(ctx)
-	if err = errors.Join(lost, err); err != nil {
+	var p *Commit
+	var err error
+	if h.staged {
+		m.Old = &h.old
+		_, _ = m.Step()
+		p, err = j.postLeased(ctx, m)
+	} else {
+		p, err = j.drive(ctx)
+	}
+	if err != nil {
 		err = opError("unlock", h.g.Slot, err)
 	}
 	return p, err

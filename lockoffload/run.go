@@ -1,6 +1,7 @@
 package lockoffload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,86 @@ import (
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 	"github.com/goverbs/goverbs/verbs/driver"
 )
+
+// read runs accesses that change nothing: without a lock, unless tries of it are counted.
+func (j *job) read(ctx context.Context, tries int) (Result, error) {
+	m := &j.reader
+	*m = machine.Reader{} // in place; a literal would be made elsewhere and copied
+	if tries > 0 {
+		m.Protocol = machine.ProtocolReadChain
+	}
+	m.Tags, m.Accesses, m.Tries, m.Grant.Slot = &j.s.tags, j.accesses, cmp.Or(tries, j.c.cfg.Retry.Tries), j.slot
+	m.Reading, m.Data, m.InTime = true, true, machine.ReadTime(j.s.lease)
+	j.prepare(m)
+	_, err := j.drive(ctx)
+	return Result{Tries: m.Reads + m.Tried, Protocol: Protocol(m.Protocol), Version: m.Version}, err
+}
+
+// lock takes the lock of a slot and reads its data, the first round trip of a change.
+// Without an error unlock must follow.
+func (j *job) lock(ctx context.Context, tries int) (Result, error) {
+	m := &j.chain
+	*m = machine.Chain{}
+	m.Tags, m.Accesses, m.Tries, m.Grant.Slot, m.Data = &j.s.tags, j.accesses, tries, j.slot, true
+	j.prepare(m)
+	_, err := j.drive(ctx)
+	return Result{Protocol: ProtocolTwoStep, Tries: m.Tried}, err
+}
+
+// unlock posts the WRITE and the unlock command, and after an error, which it returns, the
+// unlock command alone. That it is not too late for the WRITE is seen when it is posted.
+func (j *job) unlock(ctx context.Context, err error) (Result, error) {
+	var commit *Commit
+	if err = j.chain.End(err); err == nil {
+		commit, err = j.postLeased(ctx, &j.chain)
+	} else {
+		var perr error
+		commit, perr = j.postLast(ctx, 0)
+		err = errors.Join(err, perr)
+	}
+	return Result{Protocol: ProtocolTwoStep, Commit: commit, Tries: j.chain.Tried, Version: j.chain.Version}, err
+}
+
+// revocable is a machine with a last list that writes, of which Revoke leaves the unlock command.
+type revocable interface{ Revoke() }
+
+// postLeased is postLast for a list that writes under the lease. If the lease is over by the time of the post, it posts
+// the unlock command alone, and returns the error.
+func (j *job) postLeased(ctx context.Context, m revocable) (*Commit, error) {
+	for {
+		if until := j.s.until.Load(); until != longOver {
+			if commit, err := j.postLast(ctx, until); err != errLate {
+				return commit, err
+			}
+		}
+		if lost := j.s.allowed(); lost != nil { // else heartbeats have extended the lease meanwhile
+			m.Revoke()
+			commit, err := j.postLast(ctx, 0)
+			return commit, errors.Join(lost, err)
+		}
+	}
+}
+
+// unlockUnless gives the lock back if a function of the program has not returned: it
+// panics, or has ended its goroutine.
+func (j *job) unlockUnless(returned *bool) {
+	if !*returned {
+		j.giveUp(noList)
+	}
+}
+
+// outcome waits for the outcome of a change.
+func (j *job) outcome(ctx context.Context, res *Result) error {
+	err := res.Commit.Wait(ctx)
+	if err == nil {
+		res.Commit = j.reuse(res.Commit)
+		return nil
+	}
+	if j.chain.Wrote && ctx.Err() != nil && !errors.Is(err, ErrOutcomeUnknown) {
+		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+	}
+	return err
+}
 
 // drive drives the machine to its end, without waiting for its last list, of which it
 // returns the Commit. The context ends waits, also for room in the queue, and pauses; a list
@@ -32,7 +113,7 @@ func (j *job) drive(ctx context.Context) (*Commit, error) {
 			list := listWaits
 			timed, bound := j.clocks()
 			driver.Clock(&j.flight.call, timed, bound)
-			if err = j.post(ctx); err == nil {
+			if err = j.post(ctx, 0); err == nil {
 				list = listUnderWay
 				err = j.s.line.await(ctx, &j.flight)
 			}
@@ -68,8 +149,9 @@ func (j *job) clocks() (on, bound bool) {
 
 // post posts the machine's list for a caller that will wait for it. It returns the
 // context's error when that ends before there is room. The session's end ends the wait too.
-func (j *job) post(ctx context.Context) error {
-	j.flight.list = j.m.Base().Ops
+// From the time until on, unless that is 0, nothing is posted, and the error is errLate.
+func (j *job) post(ctx context.Context, until int64) error {
+	j.flight.list, j.flight.until = j.m.Base().Ops, until
 	return j.s.line.post(ctx, &j.flight, j.mr, &j.wrs)
 }
 
@@ -141,7 +223,7 @@ func (j *job) undo(ctx context.Context, list listState) (err error) {
 
 // execute posts the machine's list and waits for it.
 func (j *job) execute(ctx context.Context) error {
-	err := j.post(ctx)
+	err := j.post(ctx, 0)
 	if err == nil {
 		err = j.s.line.await(ctx, &j.flight)
 	}

@@ -3,6 +3,7 @@
 package lockoffload_test
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -76,4 +77,30 @@ func TestSuspendedUpdate(t *testing.T) {
 	require.Zero(t, r.reg.Versions(1))
 	require.EqualValues(t, 2, c.Stats().TwoStep)
 	<-c.Lost()
+}
+
+// So it is when a holder's changes are posted: they may have waited for room in the queue.
+func TestSuspendedBeforePost(t *testing.T) {
+	requireWire(t)
+	for name, end := range map[string]func(*lockoffload.Lock, context.Context) error{"commit": (*lockoffload.Lock).Commit, "unlock": (*lockoffload.Lock).Unlock} {
+		t.Run(name, func(t *testing.T) {
+			ctx := within(t, stuck)
+			var suspended, passes atomic.Int64
+			t.Cleanup(lockoffload.SetClock(func(at time.Time) time.Time { return at.Add(time.Duration(suspended.Load())) }))
+			t.Cleanup(lockoffload.BeforePosts(func() { suspended.Add(passes.Load()) }))
+			r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
+			c, _ := r.client(lockoffload.Retry{})
+			h, _, err := c.Lock(ctx, 0, lockoffload.LockOptions{})
+			require.NoError(t, err)
+			_, err = h.Write(ctx, 0, []byte("before"))
+			require.NoError(t, err)
+			passes.Store(int64(long))
+			err = end(h, ctx)
+			require.ErrorIs(t, err, lockoffload.ErrLost)
+			require.NotErrorIs(t, err, lockoffload.ErrOutcomeUnknown, "nothing is written")
+			require.Zero(t, r.reg.Versions(0))
+			<-h.Lost()
+			require.ErrorIs(t, h.Unlock(ctx), lockoffload.ErrLost)
+		})
+	}
 }

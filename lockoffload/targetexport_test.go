@@ -38,6 +38,16 @@ func SetClock(shows func(time.Time) time.Time) (setRight func()) {
 	return func() { now, times, limit = boottime.Now, driver.Times, driver.Limit }
 }
 
+// BeforePosts has f called before each list is posted, when all that is looked at before has been.
+func BeforePosts(f func()) (setRight func()) {
+	right := limit
+	limit = func(c *verbs.Call, until time.Duration) {
+		f()
+		right(c, until)
+	}
+	return func() { limit = right }
+}
+
 // BreakLoopback ends the server's own queue pair, as a device does that has an error.
 func (s *Server) BreakLoopback() error {
 	s.ending.Lock()

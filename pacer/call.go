@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/operr"
@@ -13,15 +12,20 @@ import (
 	"github.com/goverbs/goverbs/verbs/driver"
 )
 
-// calls are those that are not in use.
-var calls = sync.Pool{New: func() any { return new(call) }}
-
-func newCall() *call {
-	c := calls.Get().(*call)
+// newCall returns a call that is not in use. mu must be held.
+func (p *Pacer) newCall() *call {
+	c := p.calls
+	if c == nil {
+		return new(call)
+	}
+	p.calls, c.next = c.next, nil
 	c.waiter.Reset()
 	c.complete = false
 	return c
 }
+
+// put takes back a call that is over. mu must be held.
+func (p *Pacer) put(c *call) { c.next, p.calls = p.calls, c }
 
 // Read READs a peer's memory and waits for it. If the context ends first, the pieces that were
 // not posted never are. If the device has others, the error is a
@@ -33,9 +37,9 @@ func (q *QP) Read(ctx context.Context, from verbs.Remote, into ...verbs.SGE) err
 	w := work{WR: verbs.ReadWR(from, into...), class: q.class}
 	w.length = length(&w.WR)
 	p := q.p
-	c := newCall()
 	var at shaper.Request
 	p.mu.Lock()
+	c := p.newCall()
 	var err error
 	var found verbs.Polled
 	now := time.Duration(0)
@@ -72,6 +76,12 @@ func (q *QP) Read(ctx context.Context, from verbs.Remote, into ...verbs.SGE) err
 		}
 	}
 	p.pump(now)
+	if err == nil && c.complete && c.waiter.Woken() { // mostly
+		p.put(c)
+		p.release()
+		found.Dispatch()
+		return nil
+	}
 	p.release()
 	found.Dispatch()
 	if err != nil {
@@ -93,7 +103,9 @@ func (q *QP) Read(ctx context.Context, from verbs.Remote, into ...verbs.SGE) err
 		return q.rest(ctx, c)
 	}
 	if err = q.result(ctx, c); err == nil {
-		calls.Put(c)
+		p.mu.Lock()
+		p.put(c)
+		p.mu.Unlock()
 	}
 	return err
 }

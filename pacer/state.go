@@ -34,6 +34,7 @@ type Pacer struct {
 	requests []request // by the shaper's number
 	recvs    []recv
 	freeRecv []uint32
+	calls    *call // that are not in use
 	queues   map[*verbs.CQ]*CQ
 	wakes    []*CQ         // with waiters that have to be woken
 	admit    []shaper.Flow // of acquisitions: for each class, large ones and small ones
@@ -161,6 +162,7 @@ type call struct {
 	waiter   verbs.Waiter
 	wc       verbs.WC
 	complete bool
+	next     *call // that is not in use
 }
 
 // recv is the slot of a posted receive.

@@ -82,8 +82,13 @@ func (ep *Endpoint) pumpAt(now time.Duration) {
 	if ep.closed.Load() || ep.failure != nil { // its memory may be gone, or its device
 		return
 	}
-	ep.polls.did(now)
 	ep.e.Advance(now)
+	ep.flush(now)
+}
+
+// flush sends what the machine, which was told that it is now, may send. The endpoint must be open, and ep.mu held.
+func (ep *Endpoint) flush(now time.Duration) {
+	ep.polls.did(now)
 	ep.driver.flush()
 	ep.setAlarm(now)
 }

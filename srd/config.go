@@ -44,6 +44,11 @@ type Config struct {
 	// for how long it is remembered.
 	PeerTimeout time.Duration
 
+	// PollFor is for how long a goroutine that waits polls for packets before it parks, while other
+	// goroutines run, as in [verbs.CQConfig]; 0 means a few times. A response that a parked
+	// goroutine is woken for takes several times as long. It takes the time of idle CPUs.
+	PollFor time.Duration
+
 	// Monitor is the path of a unix socket at which the endpoint reports its counters,
 	// peers and paths, to "rdmactl srd" for instance; empty means none.
 	Monitor string
@@ -76,6 +81,8 @@ func (c *Config) complete() error {
 			c.Receives, c.Buffers, c.MaxMessage, c.MaxPeers)
 	case c.PeerTimeout < time.Microsecond || c.PeerTimeout > time.Hour:
 		return fmt.Errorf("%w: PeerTimeout %v; it is from a microsecond to an hour", verbs.ErrAttributes, c.PeerTimeout)
+	case c.PollFor < 0:
+		return fmt.Errorf("%w: PollFor %v", verbs.ErrAttributes, c.PollFor)
 	case c.Key != nil && len(c.Key) != 16:
 		return fmt.Errorf("%w: a key of %d bytes; it has 16", verbs.ErrAttributes, len(c.Key))
 	}

@@ -22,7 +22,7 @@ type device struct {
 // open creates the completion queue and the memory.
 func (v *device) open(ep *Endpoint, h verbs.Handler, receives, slots, stride int) (err error) {
 	v.receives, v.stride = receives, stride
-	if v.cq, err = ep.cfg.PD.Device().CreateCQ(verbs.CQConfig{Depth: receives + slots}); err != nil {
+	if v.cq, err = ep.cfg.PD.Device().CreateCQ(verbs.CQConfig{Depth: receives + slots, PollFor: ep.cfg.PollFor}); err != nil {
 		return err
 	}
 	if v.d, err = v.cq.Dispatch(h, receives+slots); err != nil {

@@ -118,7 +118,7 @@ func (q *SendQueue) Post(rs ...Request) (n int, err error) {
 		q.posted++
 		n++
 	}
-	ep.pumpAt(now)
+	ep.flush(now)
 	if len(rs) > 1 || len(rs) == 1 && size(rs[0].Data) > ep.e.Fragment() { // one packet takes less than grace on any host
 		ep.polls.stays(ep.now() - now)
 	}
@@ -150,8 +150,9 @@ func (ep *Endpoint) send(ctx context.Context, to Addr, s Service, data [][]byte)
 	ep.mu.Lock()
 	err := ep.open()
 	var r *request
+	now := ep.now()
 	if err == nil {
-		ep.e.Advance(ep.now())
+		ep.e.Advance(now)
 		r, err = ep.post(ep.main, 0, to, s, data, true, false)
 	}
 	if err != nil {
@@ -161,7 +162,7 @@ func (ep *Endpoint) send(ctx context.Context, to Addr, s Service, data [][]byte)
 	ep.polls.enter(&r.waiter)
 	defer ep.mu.Unlock()
 	defer ep.polls.leave(&r.waiter)
-	ep.pump()
+	ep.flush(now)
 	for r.status == 0 {
 		ep.mu.Unlock()
 		err = ep.d.Wait(ctx, &r.waiter)

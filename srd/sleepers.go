@@ -94,7 +94,7 @@ func without(list []*verbs.Waiter, w *verbs.Waiter) []*verbs.Waiter {
 
 // ring is a queue that allocates only when it grows.
 type ring[T any] struct {
-	items    []T
+	items    []T // as many as a power of two
 	first, n int
 }
 
@@ -102,17 +102,17 @@ func (r *ring[T]) push(v T) {
 	if r.n == len(r.items) {
 		grown := make([]T, max(16, 2*r.n))
 		for i := range r.n {
-			grown[i] = r.items[(r.first+i)%len(r.items)]
+			grown[i] = r.items[(r.first+i)&(r.n-1)]
 		}
 		r.items, r.first = grown, 0
 	}
-	r.items[(r.first+r.n)%len(r.items)] = v
+	r.items[(r.first+r.n)&(len(r.items)-1)] = v
 	r.n++
 }
 
 func (r *ring[T]) pop() (v T) {
 	v, r.items[r.first] = r.items[r.first], v
-	r.first = (r.first + 1) % len(r.items)
+	r.first = (r.first + 1) & (len(r.items) - 1)
 	r.n--
 	return v
 }

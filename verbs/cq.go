@@ -30,9 +30,9 @@ type CQConfig struct {
 	// times, and each time the CPU is given up to what the completion may wait for,
 	// unless that was in vain lately. One poll of an empty queue takes some 10 ns.
 	Spin int
-	// PollFor is for how long a goroutine that waits goes on after that, with one poll at
-	// each scheduling point, before it parks; 0 means not at all. Other goroutines run
-	// meanwhile. Parking and waking cost several system calls. If the CPUs have gone to
+	// PollFor is for how long a goroutine that waits polls before it parks, once at each
+	// scheduling point, in place of spinning; 0 means not at all. Other goroutines run
+	// meanwhile, those first that it has woken. On a machine with one CPU it spins as well. Parking and waking cost several system calls. If the CPUs have gone to
 	// sleep, or are virtual, that is many times what a READ takes. Polling costs the time
 	// of a CPU that has nothing else to do.
 	PollFor time.Duration

@@ -3,6 +3,7 @@ package verbs
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 )
@@ -246,9 +247,12 @@ func (d *Dispatcher) Wait(ctx context.Context, w *Waiter) error {
 	if w == nil {
 		return errors.Join(d.open("wait for"), opError("wait for", rt.cq.life.Label, ErrAttributes, "no waiter"))
 	}
-	for !w.woken.Load() {
+	for again := false; !w.woken.Load(); again = true {
 		if err := d.open("wait for"); err != nil {
 			return err
+		}
+		if again { // the goroutines that were woken meanwhile go first, instead of behind this one's spinning
+			runtime.Gosched()
 		}
 		var err error
 		if rt.pollLock.Try() || w.listen(ctx, rt) {
@@ -337,6 +341,9 @@ type Waiter struct {
 // any other goroutine knows that there is something to wait for.
 func (w *Waiter) Reset() {
 	w.woken.Store(false)
+	if w.token == nil { // no goroutine has had to wait yet
+		return
+	}
 	select {
 	case <-w.token:
 	default:
@@ -349,6 +356,9 @@ func (w *Waiter) Woken() bool { return w.woken.Load() }
 // Wake ends the wait, now or when it begins. It is for [Handler.Completed], and never
 // blocks. Elsewhere use [Dispatcher.Wake].
 func (w *Waiter) Wake() {
+	if w.woken.Load() { // a list of completions wakes it for each of them
+		return
+	}
 	w.woken.Store(true)
 	w.wake()
 }

@@ -169,7 +169,9 @@ func (r *Requester) take(ctx context.Context) error {
 
 // leave releases the lock to post, and drops what was not posted.
 func (r *Requester) leave() {
-	r.batch.Reset()
+	if b := r.batch; b.n > 0 || b.err != nil {
+		b.Reset()
+	}
 	r.posting.Release()
 }
 
@@ -228,15 +230,7 @@ func (r *Requester) post(ctx context.Context, what uint32, spins uint32, pending
 		b.sges[0].Addr += 8 * uint64(i)
 		binary.NativeEndian.PutUint64(r.results.Bytes()[8*i:], r.mark)
 	}
-	sent := false
-	defer func() {
-		if !sent && c == nil { // another's function panicked, and there is no one to wait
-			defer r.release(i)
-			r.waitFor(ctx, s)
-		}
-	}()
-	over, err := r.send(s, n, spins)
-	sent = true
+	over, err := r.send(ctx, s, n, spins)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"context"
 	"syscall"
 
 	"github.com/goverbs/goverbs/cgo"
@@ -8,13 +9,14 @@ import (
 
 // send posts the batch, which has the list of a slot. over reports that the list has ended.
 // posting must be held.
-func (r *Requester) send(s *slot, n int, spins uint32) (over bool, err error) {
-	if s.call != nil {
+func (r *Requester) send(ctx context.Context, s *slot, n int, spins uint32) (over bool, err error) {
+	waits := s.call == nil // once it is in flight, the slot of a call may be another's
+	if !waits {
 		s.call.r = r
 	}
 	if r.router.try() {
 		if !r.holding.Load() {
-			return r.sendAndPoll(s, n, spins)
+			return r.sendAndPoll(ctx, s, n, spins)
 		}
 		r.router.pollLock.Release()
 	}
@@ -30,7 +32,7 @@ func (r *Requester) send(s *slot, n int, spins uint32) (over bool, err error) {
 		}
 	}
 	r.sending.Unlock()
-	return false, r.sent(s, n, posted, err)
+	return r.sent(ctx, s, waits, n, posted, -1, err)
 }
 
 // hold keeps lists from being posted until unhold is called.
@@ -47,7 +49,7 @@ func (r *Requester) unhold() {
 }
 
 // sendAndPoll is send with the poll lock, which it releases.
-func (r *Requester) sendAndPoll(s *slot, n int, spins uint32) (over bool, err error) {
+func (r *Requester) sendAndPoll(ctx context.Context, s *slot, n int, spins uint32) (over bool, err error) {
 	rt := r.router
 	var times *cgo.Times
 	if c := s.call; c != nil && c.readsClock() {
@@ -58,8 +60,23 @@ func (r *Requester) sendAndPoll(s *slot, n int, spins uint32) (over bool, err er
 	if posted == 0 && err != nil {
 		r.current = nil
 	}
-	over = r.handOut(got)
-	return over, r.sent(s, n, posted, err)
+	if wc := &rt.wcs[0].wc; got == 1 && err == nil && wc.ID == r.batch.wrs[n-1].ID && wc.Status == uint32(WCSuccess) {
+		r.current = nil
+		r.endAlone(s)
+		return true, nil
+	}
+	return r.sent(ctx, s, s.call == nil, n, posted, got, err)
+}
+
+// endAlone ends a list that has succeeded, before another goroutine knows of it, when the poll has found nothing
+// else. It releases the poll lock.
+func (r *Requester) endAlone(s *slot) {
+	if s.call == nil { // and no function of the program is called
+		r.router.pollLock.Release()
+		return
+	}
+	defer r.router.pollLock.Release()
+	r.settle(s, true)
 }
 
 // handOut delivers the first n completions of the router's, and releases the poll lock. over
@@ -99,9 +116,28 @@ func (r *Requester) publish(s *slot) {
 	r.credits.Add(-s.size)
 }
 
-// sent follows a post of n requests, of which some were taken. It returns an error if none is under
-// way; then the slot is free.
-func (r *Requester) sent(s *slot, n, posted int, err error) error {
+// sent follows a post of n requests, of which some were taken, and delivers what a poll with the poll lock has found,
+// if got is not below 0. It returns an error if nothing of the list is under way; then the slot is free. waits says that
+// the caller waits for the slot: there is no call.
+func (r *Requester) sent(ctx context.Context, s *slot, waits bool, n, posted, got int, err error) (over bool, _ error) {
+	returned := false
+	defer func() {
+		if !returned && waits { // another's function panicked, and there is no one to wait
+			defer r.release(s.place)
+			r.waitFor(ctx, s)
+		}
+	}()
+	if got >= 0 {
+		over = r.handOut(got)
+	}
+	err = r.under(s, n, posted, err)
+	returned = true
+	return over, err
+}
+
+// under returns an error if nothing of a list of n requests, of which some were posted, is under way, and frees its
+// slot then. Otherwise the list ends in any case.
+func (r *Requester) under(s *slot, n, posted int, err error) error {
 	switch {
 	case posted == 0 && err != nil:
 		if c := s.call; c != nil {

@@ -60,17 +60,27 @@ func (c *CQ) pollAWhile(ctx context.Context, by *router, wcs []WC) (int, error) 
 		}
 		return 0, nil
 	}
+	if c.pollFor > 0 {
+		return c.pollAndYield(ctx, by, wcs, spins)
+	}
 	n, err := c.poll(by, wcs, spins)
 	c.yielding.polled(spins, n > 0)
-	if c.pollFor <= 0 || n > 0 || err != nil {
-		return n, err
+	return n, err
+}
+
+// pollAndYield polls for PollFor. It spins in Go, not in C: the goroutines that the last completions woke have
+// its P before each poll, and wait for no other one to be woken. Spins that yield the CPU remain.
+func (c *CQ) pollAndYield(ctx context.Context, by *router, wcs []WC, spins uint32) (n int, err error) {
+	if spins&cgo.Yield == 0 {
+		spins = 0
 	}
-	for begin := time.Now(); n == 0 && err == nil && time.Since(begin) < c.pollFor; {
+	for begin := time.Now(); n == 0 && err == nil && time.Since(begin) < c.pollFor; spins = 0 {
 		runtime.Gosched()
 		if by != nil && by.wanted.Load() > 0 || ctx.Err() != nil {
 			break
 		}
-		n, err = c.poll(by, wcs, 0)
+		n, err = c.poll(by, wcs, spins)
+		c.yielding.polled(spins, n > 0)
 	}
 	return n, err
 }

@@ -14,6 +14,9 @@ func (m *Member) change(ctx context.Context) error {
 	if dead, revision, ok := m.own.Dead(m.now()); ok {
 		return m.takeOver(ctx, dead, revision)
 	}
+	if next := m.ordered(); next != nil {
+		return m.replace(ctx, func() (*place.Placement, error) { return m.store.replace(ctx, v.revision, next, nil) })
+	}
 	l, ok := m.own.Joining(own.View{Placement: p, Beats: m.alive(v)})
 	if !ok {
 		return nil
@@ -24,6 +27,22 @@ func (m *Member) change(ctx context.Context) error {
 	}
 	m.cfg.Logger.Info("cluster: a server joins", "id", l.ID, "address", v.servers[l].Address)
 	return m.send(ctx, place.Life{}, 0, func() (*place.Placement, error) { return m.store.replace(ctx, v.revision, next, nil) })
+}
+
+// ordered returns the placement in which this member drains, or does not any more, as an operator or Drain wants it; nil if
+// it does so already. mu must be held.
+func (m *Member) ordered() *place.Placement {
+	p := m.own.Placement()
+	me := p.Member(m.own.Number())
+	drain := m.leaving || m.view.drains[m.self.ID]
+	if me == nil || drain == (me.State == place.Draining) || drain && !others(p, me.Number) {
+		return nil
+	}
+	next, err := p.Drain(m.self.Life, drain)
+	if err != nil {
+		return nil // it is no member
+	}
+	return next
 }
 
 // takeOver ends a life, of which the key has a revision, unless it beats once more. mu must be held; it is released during

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,8 +22,12 @@ type Config struct {
 	// ID is the name of this server in the cluster. No other server has it, and the next life of this one has it
 	// again.
 	ID string
-	// Etcd has the addresses of etcd's members, "http://host:port".
+	// Etcd has the addresses of etcd's members, "http://host:port" or "https://host:port".
 	Etcd []string
+	// TLS is for https; nil means the certificate authorities of this host, and no certificate of its own.
+	TLS *tls.Config
+	// User and Password are those of etcd, if it asks for them. The user has to read and write the keys of the cluster.
+	User, Password string
 	// Advertise is the server's address as clients and other members connect to it.
 	Advertise string
 	// Weight says how many shards this server gets, in proportion to those of the others, from 0 to 100; nil
@@ -69,9 +74,10 @@ func (c *Config) defaults() {
 // Check returns what is wrong with the configuration; [Join] refuses it with the same error.
 func (c Config) Check() error {
 	c.defaults()
+	if err := c.checkEtcd(); err != nil {
+		return err
+	}
 	switch {
-	case !place.IsName(c.Name):
-		return fmt.Errorf("cluster: name %q: 1 to 63 of a to z, 0 to 9, dot and hyphen", c.Name)
 	case !place.IsName(c.ID):
 		return fmt.Errorf("cluster: id %q: 1 to 63 of a to z, 0 to 9, dot and hyphen", c.ID)
 	case c.Zone != "" && !place.IsName(c.Zone):
@@ -80,16 +86,37 @@ func (c Config) Check() error {
 		return fmt.Errorf("cluster: TTL of %v: from %v to %v, in whole ms", c.TTL, minTTL, maxTTL)
 	case *c.Weight < 0 || *c.Weight > place.MaxWeight:
 		return fmt.Errorf("cluster: weight of %d: from 0 to %d", *c.Weight, place.MaxWeight)
+	}
+	return checkAddress(c.Advertise)
+}
+
+// checkEtcd returns what is wrong with how to reach the keys of a cluster.
+func (c *Config) checkEtcd() error {
+	switch {
+	case !place.IsName(c.Name):
+		return fmt.Errorf("cluster: name %q: 1 to 63 of a to z, 0 to 9, dot and hyphen", c.Name)
 	case len(c.Etcd) == 0:
 		return errors.New("cluster: no address of etcd")
 	}
+	secure := 0
 	for _, e := range c.Etcd {
 		u, err := url.Parse(e)
-		if err != nil || u.Scheme != "http" || u.Port() == "" || u.Path != "" || u.RawQuery != "" || u.User != nil {
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Port() == "" || u.Path != "" || u.RawQuery != "" || u.User != nil {
 			return fmt.Errorf("cluster: %q is no address of etcd, such as http://10.77.0.2:2379", e)
 		}
+		if u.Scheme == "https" {
+			secure++
+		}
 	}
-	return checkAddress(c.Advertise)
+	switch {
+	case secure != 0 && secure != len(c.Etcd):
+		return errors.New("cluster: some addresses of etcd are of http and some of https")
+	case secure == 0 && c.TLS != nil:
+		return fmt.Errorf("cluster: certificates are for https, and %q is of http", c.Etcd[0])
+	case (c.User == "") != (c.Password == ""):
+		return errors.New("cluster: etcd's user and password belong together")
+	}
+	return nil
 }
 
 // checkAddress returns what is wrong with an address for clients.

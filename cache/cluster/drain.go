@@ -22,6 +22,7 @@ var errEnded = errors.New("the server is no member any more, and its records are
 func (m *Member) Drain(ctx context.Context) error {
 	m.mu.Lock()
 	life, joined := m.self.Life, m.own != nil && m.own.Number() != 0
+	m.leaving = joined
 	m.mu.Unlock()
 	if !joined {
 		return nil
@@ -32,7 +33,7 @@ func (m *Member) Drain(ctx context.Context) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.left = false
+	m.leaving, m.left = false, false
 	return fmt.Errorf("cluster: drain: %w", err)
 }
 

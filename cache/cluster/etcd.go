@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,36 +19,72 @@ import (
 
 // store is etcd, by a client of each of its members, so that one that hangs costs one timeout.
 type store struct {
-	clients []*clientv3.Client
-	at      atomic.Uint32 // the one that replied last
-	timeout time.Duration // of one member
-	prefix  string
+	endpoints []*endpoint
+	at        atomic.Uint32 // the one that replied last
+	timeout   time.Duration // of one member
+	prefix    string
+}
+
+// endpoint is a member of etcd.
+type endpoint struct {
+	cfg clientv3.Config
+
+	mu     sync.Mutex // of what follows
+	client *clientv3.Client
+	closed bool
 }
 
 // The keys below the prefix. Members watch what begins with "moves/", up to "placement".
 const (
 	placementKey = "placement"
-	serversKey   = "servers/"    // and id, "/", boot number
-	requestsKey  = "moves/to/"   // and the id of the next owner
-	repliesKey   = "moves/from/" // and the id of the owner
+	serversKey   = "servers/"        // and id, "/", boot number
+	requestsKey  = "moves/to/"       // and the id of the next owner
+	repliesKey   = "moves/from/"     // and the id of the owner
+	drainKey     = "operator/drain/" // and the id of a server that is to have no shards
 )
 
-func openStore(cfg *Config) (*store, error) {
+func openStore(cfg *Config) *store {
 	s := &store{timeout: cfg.TTL / 4, prefix: "/rdmacached/" + cfg.Name + "/"}
-	for _, e := range cfg.Etcd {
-		c, err := clientv3.New(clientv3.Config{Endpoints: []string{e}, DialTimeout: s.timeout, Logger: zap.NewNop(), DialKeepAliveTime: cfg.TTL, DialKeepAliveTimeout: s.timeout})
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("cluster: etcd: %w", err), s.close())
-		}
-		s.clients = append(s.clients, c)
+	for _, address := range cfg.Etcd {
+		s.endpoints = append(s.endpoints, &endpoint{cfg: clientv3.Config{
+			Endpoints: []string{address}, TLS: cfg.TLS, Username: cfg.User, Password: cfg.Password,
+			DialTimeout: s.timeout, Logger: zap.NewNop(), DialKeepAliveTime: cfg.TTL, DialKeepAliveTimeout: s.timeout,
+		}})
 	}
-	return s, nil
+	return s
+}
+
+// connect returns the client. With a user it is made when the member of etcd replies for the first time.
+func (e *endpoint) connect() (*clientv3.Client, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, context.Canceled
+	}
+	if e.client == nil {
+		c, err := clientv3.New(e.cfg)
+		if err != nil {
+			return nil, err
+		}
+		e.client = c
+	}
+	return e.client, nil
+}
+
+func (e *endpoint) close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+	if e.client == nil {
+		return nil
+	}
+	return e.client.Close()
 }
 
 func (s *store) close() error {
 	var errs []error
-	for _, c := range s.clients {
-		errs = append(errs, c.Close())
+	for _, e := range s.endpoints {
+		errs = append(errs, e.close())
 	}
 	return errors.Join(errs...)
 }
@@ -56,10 +93,14 @@ func (s *store) close() error {
 // executed, or may be executed later.
 func (s *store) do(ctx context.Context, compare []clientv3.Cmp, others []clientv3.Op, ops ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {
 	first := s.at.Load()
-	for i := range uint32(len(s.clients)) {
-		n := (first + i) % uint32(len(s.clients))
+	for i := range uint32(len(s.endpoints)) {
+		n := (first + i) % uint32(len(s.endpoints))
+		var c *clientv3.Client
+		if c, err = s.endpoints[n].connect(); err != nil {
+			continue
+		}
 		one, cancel := context.WithTimeout(ctx, s.timeout)
-		resp, err = s.clients[n].Txn(one).If(compare...).Then(ops...).Else(others...).Commit()
+		resp, err = c.Txn(one).If(compare...).Then(ops...).Else(others...).Commit()
 		if cancel(); err == nil {
 			s.at.Store(n)
 			return resp, nil
@@ -74,19 +115,27 @@ func (s *store) do(ctx context.Context, compare []clientv3.Cmp, others []clientv
 // watch calls changed after changes of the placement and of moves, until ctx ends. It may miss some.
 func (s *store) watch(ctx context.Context, changed func()) {
 	for n := 0; ctx.Err() == nil; n++ {
-		one, cancel := context.WithCancel(ctx)
-		events := s.clients[n%len(s.clients)].Watch(one, s.prefix+"moves/", clientv3.WithRange(s.prefix+placementKey+"\x00"))
-		for r := range events {
-			if r.Err() != nil {
-				break
-			}
-			changed()
-		}
-		cancel()
+		s.watchAt(ctx, uint32(n%len(s.endpoints)), changed)
 		select {
 		case <-time.After(s.timeout):
 		case <-ctx.Done():
 		}
+	}
+}
+
+// watchAt is watch at one member of etcd, until that fails.
+func (s *store) watchAt(ctx context.Context, n uint32, changed func()) {
+	c, err := s.endpoints[n].connect()
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for r := range c.Watch(ctx, s.prefix+"moves/", clientv3.WithRange(s.prefix+placementKey+"\x00")) {
+		if r.Err() != nil {
+			return
+		}
+		changed()
 	}
 }
 
@@ -98,6 +147,7 @@ type view struct {
 	ttls     map[place.Life]time.Duration
 	requests map[string]request // by id
 	replies  map[string]reply
+	drains   map[string]bool // ids that an operator drains
 }
 
 // life is what a server's key has.
@@ -128,7 +178,7 @@ func (s *store) read(ctx context.Context, ops ...clientv3.Op) (*view, error) {
 		return nil, err
 	}
 	v := &view{View: own.View{Beats: make(map[place.Life]int64)}, servers: make(map[place.Life]place.Server),
-		ttls: make(map[place.Life]time.Duration), requests: make(map[string]request), replies: make(map[string]reply)}
+		ttls: make(map[place.Life]time.Duration), requests: make(map[string]request), replies: make(map[string]reply), drains: make(map[string]bool)}
 	for _, kv := range resp.Responses[len(ops)].GetResponseRange().Kvs {
 		if err := v.add(strings.TrimPrefix(string(kv.Key), s.prefix), kv.Value, kv.ModRevision); err != nil {
 			return nil, fmt.Errorf("cluster: etcd: key %s: %w", kv.Key, err)
@@ -155,6 +205,9 @@ func (v *view) add(key string, value []byte, revision int64) (err error) {
 		err = json.Unmarshal(value, &r)
 		v.replies[id] = r
 		return err
+	}
+	if id, ok := strings.CutPrefix(key, drainKey); ok {
+		v.drains[id] = true
 	}
 	if key, ok := strings.CutPrefix(key, serversKey); ok {
 		id, boot, _ := strings.Cut(key, "/")

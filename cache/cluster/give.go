@@ -2,41 +2,55 @@ package cluster
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	"github.com/goverbs/goverbs/cache/internal/own"
 	"github.com/goverbs/goverbs/cache/internal/place"
 	"github.com/goverbs/goverbs/cache/server"
 )
 
-// request is what a member asks of the owner of a shard that it is to own next. Only the member writes it.
+// request is what a member asks of the owner of shards that it is to own next. Only the member writes it.
 type request struct {
-	To       string `json:"to"` // its id and boot number
-	Boot     uint64 `json:"boot,string"`
-	From     string `json:"from"` // the owner's id
-	Shard    int    `json:"shard"`
-	Epoch    uint32 `json:"epoch"`              // in which the owner owns it
-	Imported uint32 `json:"imported,omitempty"` // the version of a reply: the member has all records
+	To       string         `json:"to"` // its id and boot number
+	Boot     uint64         `json:"boot,string"`
+	From     string         `json:"from"`               // the owner's id
+	Number   uint64         `json:"number"`             // of the request, of those of its life
+	Shards   map[int]uint32 `json:"shards"`             // with the epochs in which the owner owns them
+	Imported uint32         `json:"imported,omitempty"` // the version of a reply: the member has all records
 }
 
-// reply says that an owner executes no changes of a shard until the member that has requested it has the records. Only
+// reply says that an owner executes no changes of the shards of a request until the member has the records. Only
 // the owner writes it.
 type reply struct {
 	To      string `json:"to"`
 	Boot    uint64 `json:"boot,string"`
-	Shard   int    `json:"shard"`
-	Epoch   uint32 `json:"epoch"`
-	Version uint32 `json:"version"` // of the closing; 0: the owner hands nothing over
+	Number  uint64 `json:"number"`
+	Version uint32 `json:"version"` // of the last closing; 0: the owner hands nothing over
 }
 
-// giving is a shard that this member hands over.
+// answers reports whether a reply is to a request.
+func (r reply) answers(q request) bool {
+	return r.To == q.To && r.Boot == q.Boot && r.Number == q.Number
+}
+
+// giving are shards that this member hands over together.
 type giving struct {
 	reply
-	shard   int
+	shards  []own.Closing
 	since   time.Time
-	dropped bool // its records are gone: it is no longer taken back
+	dropped bool // their records are gone: they are not taken back
 }
 
-// give goes on with the shard that is handed over, or begins with another one. mu must be held.
+// numbers returns the numbers of the shards.
+func (g *giving) numbers() (all []int) {
+	for _, c := range g.shards {
+		all = append(all, c.Shard)
+	}
+	return all
+}
+
+// give goes on with the shards that are handed over, or begins with others. mu must be held.
 func (m *Member) give(ctx context.Context) error {
 	if m.giving == nil {
 		if m.view.replies[m.self.ID] != (reply{}) { // of a transaction that was late, or had no reply
@@ -44,57 +58,105 @@ func (m *Member) give(ctx context.Context) error {
 		}
 		return m.close(ctx)
 	}
-	g := m.giving
-	switch p := m.own.Placement(); {
-	case p.Shards[g.shard].Epoch != g.Epoch || p.Shards[g.shard].Owner != m.own.Number(): // it has another owner
+	g, p := m.giving, m.own.Placement()
+	switch {
+	case slices.ContainsFunc(g.shards, func(c own.Closing) bool { return p.Shards[c.Shard].Epoch != c.Epoch }): // they have another owner
+		m.counts.Given += uint64(len(g.shards))
 		return m.end(ctx)
-	case !m.own.Closed(g.shard, g.Version, m.now()): // the next owner has ended
-		m.server.SetShard(g.shard, server.ShardOwned)
+	case !m.closed(g.shards): // the next owner has ended
+		m.serveAgain(g.shards)
 		return m.end(ctx)
 	}
 	r := m.view.requests[g.To]
-	requested := r.Boot == g.Boot && r.Shard == g.shard && r.Epoch == g.Epoch
+	requested := g.answers(r)
 	if g.dropped || requested && r.Imported == g.Version {
 		return m.release(ctx)
 	}
-	if (!requested || time.Since(g.since) > m.cfg.patience) && m.own.Cancel(g.shard, g.Version) {
-		m.cfg.Logger.Warn("cluster: a shard stays, since its next owner does not take it", "shard", g.shard, "to", g.To)
-		m.server.SetShard(g.shard, server.ShardOwned)
+	if (!requested || time.Since(g.since) > m.cfg.patience) && m.cancel(g.shards) {
+		m.cfg.Logger.Warn("cluster: shards stay, since their next owner does not take them", "shards", len(g.shards), "to", g.To)
 		return m.end(ctx)
 	}
 	return nil
 }
 
-// close begins to hand over a shard that another member has requested. mu must be held.
+// closed reports whether all shards are closed. mu must be held.
+func (m *Member) closed(all []own.Closing) bool {
+	for _, c := range all {
+		if !m.own.Closed(c.Shard, c.Version, m.now()) { // which waits for no client: READs find tombstones
+			return false
+		}
+	}
+	return true
+}
+
+// cancel takes closed shards into service again, unless a transaction that releases them may be executed. mu must be held.
+func (m *Member) cancel(all []own.Closing) bool {
+	for _, c := range all {
+		if !m.own.Cancel(c.Shard, c.Version) {
+			return false
+		}
+	}
+	m.serveAgain(all)
+	return true
+}
+
+// serveAgain executes changes of shards that are not handed over. mu must be held.
+func (m *Member) serveAgain(all []own.Closing) {
+	for _, c := range all {
+		m.server.SetShard(c.Shard, server.ShardOwned)
+	}
+}
+
+// close begins to hand over the shards of a request of another member. mu must be held.
 func (m *Member) close(ctx context.Context) error {
 	for _, r := range m.view.requests {
-		if r.From != m.self.ID || r.Shard < 0 || r.Shard >= place.Shards || r.Imported != 0 || !m.own.Hears(place.Life{ID: r.To, Boot: r.Boot}, m.now()) {
+		to := place.Life{ID: r.To, Boot: r.Boot}
+		if r.From != m.self.ID || len(r.Shards) == 0 || r.Imported != 0 || !m.own.Hears(to, m.now()) {
 			continue
 		}
-		version, ok := m.own.Close(r.Shard, r.Epoch, place.Life{ID: r.To, Boot: r.Boot})
-		if !ok {
+		all, ok := m.closeAll(r.Shards, to)
+		if !ok || !m.closed(all) {
+			m.cancel(all)
 			continue
 		}
-		m.server.SetShard(r.Shard, server.ShardReadOnly)
-		if !m.own.Closed(r.Shard, version, m.now()) { // which waits for no client: READs find tombstones
-			continue
+		g := &giving{reply: reply{To: r.To, Boot: r.Boot, Number: r.Number}, shards: all, since: time.Now()}
+		for _, c := range all {
+			g.Version = max(g.Version, c.Version)
 		}
-		m.giving = &giving{reply: reply{r.To, r.Boot, r.Shard, r.Epoch, version}, shard: r.Shard, since: time.Now()}
-		return m.tell(ctx, m.giving.reply)
+		m.giving = g
+		return m.tell(ctx, g.reply)
 	}
 	return nil
 }
 
-// release makes the requesting member the owner of the shard. mu must be held; it is released during the
+// closeAll closes shards for a member, and reports whether this member owned all in the epochs. mu must be held.
+func (m *Member) closeAll(shards map[int]uint32, to place.Life) (all []own.Closing, ok bool) {
+	for i, epoch := range shards {
+		if i < 0 || i >= place.Shards {
+			return all, false
+		}
+		version, ok := m.own.Close(i, epoch, to)
+		if !ok {
+			return all, false
+		}
+		all = append(all, own.Closing{Shard: i, Epoch: epoch, Version: version})
+		m.server.SetShard(i, server.ShardReadOnly)
+	}
+	return all, true
+}
+
+// release makes the requesting member the owner of the shards. mu must be held; it is released during the
 // transaction.
 func (m *Member) release(ctx context.Context) error {
 	g := m.giving
 	if !g.dropped {
-		m.server.SetShard(g.shard, server.ShardHeld)
-		m.server.DropShard(g.shard)
+		for _, i := range g.numbers() {
+			m.server.SetShard(i, server.ShardHeld)
+		}
+		m.server.Drop(g.numbers()...)
 		g.dropped = true
 	}
-	next, ok := m.own.Release(g.shard, g.Epoch, g.Version)
+	next, ok := m.own.Release(g.shards...)
 	if !ok {
 		return nil
 	}
@@ -104,6 +166,7 @@ func (m *Member) release(ctx context.Context) error {
 
 // end ends a move, whatever its outcome. mu must be held.
 func (m *Member) end(ctx context.Context) error {
+	m.counts.Held += time.Since(m.giving.since)
 	m.giving = nil
 	m.hurry()
 	return m.tell(ctx, reply{})

@@ -29,7 +29,7 @@ func TestSimulatedMoveIsWithdrawn(t *testing.T) {
 	r.first()
 	c := r.connect()
 	for _, key := range []string{"/rdmacached/test/moves/to/a", "/rdmacached/test/moves/from/a"} {
-		_, err := c.Put(r.ctx, key, `{"to":"b","boot":"1","shard":3,"epoch":1}`)
+		_, err := c.Put(r.ctx, key, `{"to":"b","boot":"1","shards":{"3":1}}`)
 		require.NoError(t, err)
 		require.Eventually(t, func() bool {
 			got, err := c.Get(r.ctx, key)
@@ -51,7 +51,7 @@ func TestSimulatedKeysOfLives(t *testing.T) {
 	resume := b.Stall()
 	require.Eventually(t, func() bool { return a.Status().Takeovers == 1 }, stuck, time.Millisecond)
 	resume()
-	require.Eventually(t, func() bool { return a.Status().Members == 2 }, stuck, time.Millisecond)
+	require.Eventually(t, func() bool { return len(a.Status().Members) == 2 }, stuck, time.Millisecond)
 	b.owns(share)
 	require.Equal(t, int64(2), lives())
 	twin := r.start("b", "127.0.0.1:0", 1)

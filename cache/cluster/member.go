@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,7 +35,7 @@ type Member struct {
 	stop   context.CancelFunc
 	work   sync.WaitGroup
 	done   chan struct{} // closed when the member has ended
-	closed func() error  // closes the store, once
+	shut   func() error  // closes the store, once
 
 	mu      sync.Mutex // of what follows
 	self    place.Server
@@ -47,12 +48,12 @@ type Member struct {
 	seen    map[place.Life]sighting
 	copies  map[int]*shardCopy // of shards that this member is about to own
 	opening map[int]bool       // that are being imported
-	giving  *giving            // the shard that this member hands over; nil: none
-	moves   uint64
-	dead    place.Life // the member that was found to be dead last; zero: it has ended
-	ended   uint64     // such members
-	rounds  uint64     // of promises, that have extended the deadline
-	left    bool       // Drain has handed over everything, and ends this life
+	giving  *giving            // the shards that this member hands over; nil: none
+	number  uint64             // of the last request
+	counts  Status             // of which these are the counters alone
+	dead    place.Life         // the member that was found to be dead last; zero: it has ended
+	leaving bool               // Drain is under way
+	left    bool               // Drain has handed over everything, and ends this life
 	err     error
 }
 
@@ -70,11 +71,8 @@ func Join(s *server.Server, cfg Config) (*Member, error) {
 	if err := s.JoinCluster(m.promise); err != nil {
 		return nil, err
 	}
-	var err error
-	if m.store, err = openStore(&cfg); err != nil {
-		return nil, err
-	}
-	m.closed = sync.OnceValue(m.store.close)
+	m.store = openStore(&cfg)
+	m.shut = sync.OnceValue(m.store.close)
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop = stop
 	go func() {
@@ -101,7 +99,7 @@ func (m *Member) Err() error {
 func (m *Member) Close() error {
 	m.stop()
 	<-m.done
-	return m.closed()
+	return m.shut()
 }
 
 func (m *Member) now() time.Duration { return time.Since(m.begun) }
@@ -212,6 +210,7 @@ func (m *Member) beat(ctx context.Context) error {
 	}
 	sent := m.now()
 	v, err := m.store.beat(ctx, m.self, m.cfg.TTL)
+	m.counted(ctx, sent, err)
 	if err != nil {
 		return err
 	}
@@ -225,6 +224,19 @@ func (m *Member) beat(ctx context.Context) error {
 	}
 	m.open(ctx)
 	return errors.Join(m.change(ctx), m.give(ctx))
+}
+
+// counted counts a beat that was sent at a time.
+func (m *Member) counted(ctx context.Context, sent time.Duration, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case err == nil:
+		m.counts.Beats++
+		m.counts.Beat = m.now() - sent
+	case ctx.Err() == nil:
+		m.counts.Missed++
+	}
 }
 
 // begin chooses the boot number of this life, which is above that of the former one also if the clock was set back.
@@ -299,13 +311,11 @@ func (m *Member) follow(before *place.Placement, lost []int) {
 		m.server.SetPlacement(m.message(), p.Epoch, m.own.Number())
 		m.peers.keep(p)
 	}
-	for _, i := range lost {
-		m.lose(i)
-	}
+	m.lose(lost)
 	m.extend()
 	if m.dead != (place.Life{}) && p.Number(m.dead) == 0 {
 		m.dead = place.Life{}
-		m.ended++
+		m.counts.Takeovers++
 	}
 	for i, c := range m.copies {
 		if _, keep, ok := m.own.Opening(i); (!ok || !keep) && p.Shards[i].Epoch != c.epoch { // its owner has not handed it over
@@ -332,14 +342,22 @@ func (m *Member) message() []byte {
 	return told.Append(nil)
 }
 
-// lose removes what is left of a shard that another member owns. mu must be held.
-func (m *Member) lose(i int) {
-	if g := m.giving; g == nil || g.shard != i || !g.dropped {
-		m.server.SetShard(i, server.ShardHeld)
-		m.server.DropShard(i)
+// lose removes what is left of shards that other members own, or that this one owns anew. mu must be held.
+func (m *Member) lose(lost []int) {
+	var left []int
+	for _, i := range lost {
+		if g := m.giving; g == nil || !g.dropped || !slices.Contains(g.numbers(), i) {
+			m.server.SetShard(i, server.ShardHeld)
+			left = append(left, i)
+		}
 	}
-	if _, _, ok := m.own.Opening(i); !ok {
-		m.server.SetShard(i, server.ShardForeign)
+	if len(left) > 0 {
+		m.server.Drop(left...)
+	}
+	for _, i := range lost {
+		if _, _, ok := m.own.Opening(i); !ok {
+			m.server.SetShard(i, server.ShardForeign)
+		}
 	}
 }
 

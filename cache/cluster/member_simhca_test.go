@@ -114,7 +114,7 @@ func TestSimulatedJoinAndDrain(t *testing.T) {
 	require.Eventually(t, func() bool { return b.server.Stats().Clients == 0 }, stuck, time.Millisecond, "the others leave it")
 	b.end()
 	require.Eventually(t, func() bool { return len(c.Stats()) == 1 }, stuck, time.Millisecond)
-	require.Equal(t, 1, a.Status().Members)
+	require.Len(t, a.Status().Members, 1)
 	require.ErrorIs(t, a.Drain(r.ctx), cluster.ErrLast)
 	b = r.start("b", b.address, 1)
 	b.owns(share)
@@ -146,7 +146,7 @@ func TestSimulatedMoveGivenUp(t *testing.T) {
 		first++
 	}
 	b := r.start("b", "127.0.0.1:0", 1, func(cfg *cluster.Config) { cfg.SetPatience(time.Nanosecond) })
-	require.Eventually(t, func() bool { return b.Status().Joined }, stuck, time.Millisecond)
+	require.Eventually(t, func() bool { return b.Status().State == cluster.Active }, stuck, time.Millisecond)
 	var longest time.Duration
 	for begun := time.Now(); time.Since(begun) < 3*time.Second; {
 		once := time.Now()

@@ -59,7 +59,7 @@ func (m *Member) round(live context.Context) {
 // promised takes the deadline if it is a later one. mu must be held.
 func (m *Member) promised(before time.Duration) {
 	if m.own.Deadline() > before {
-		m.rounds++
+		m.counts.Promises++
 		m.extend()
 	}
 }

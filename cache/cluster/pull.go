@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/cache/internal/place"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/cache/server"
@@ -19,16 +20,28 @@ type shardCopy struct {
 	listed  time.Time // before their owner read what time they had left
 }
 
-// pullAll moves shards here, one at a time, until ctx ends. An owner that a move has failed with is left alone for a while.
+// What moves together: as many shards as a limit allows, of which the records may take so much memory here.
+const (
+	maxTogether    = 16
+	togetherMemory = 64 << 20
+)
+
+// together returns how many shards move together. Each needs about its share of a server's memory.
+func (m *Member) together() int {
+	return min(max(togetherMemory/(m.server.Stats().Memory/place.Shards+1), 1), maxTogether)
+}
+
+// pullAll moves shards here until ctx ends. An owner that a move has failed with is left alone for a while.
 func (m *Member) pullAll(ctx context.Context) {
 	avoid := make(map[string]time.Time)
+	together := m.together()
 	requested := true // etcd may have a request without a move: of a former life, or of one that is over
 	for ctx.Err() == nil {
 		requested = requested && m.store.put(ctx, requestsKey, m.cfg.ID, request{}) != nil
 		m.mu.Lock()
 		changed := m.changed
-		r, address, ok := m.next(avoid)
-		requested = requested || !ok && m.view != nil && m.view.requests[m.cfg.ID] != (request{})
+		r, address, ok := m.next(avoid, together)
+		requested = requested || !ok && m.view != nil && m.view.requests[m.cfg.ID].To != ""
 		m.mu.Unlock()
 		if !ok {
 			select {
@@ -43,32 +56,40 @@ func (m *Member) pullAll(ctx context.Context) {
 			err = m.pull(ctx, c, r)
 		}
 		if err != nil && ctx.Err() == nil {
-			m.cfg.Logger.Warn("cluster: a shard does not come", "shard", r.Shard, "from", r.From, "error", err)
+			m.cfg.Logger.Warn("cluster: shards do not come", "shards", len(r.Shards), "from", r.From, "error", err)
 			avoid[r.From] = time.Now().Add(m.cfg.TTL)
 			requested = true
 		}
 	}
 }
 
-// next returns the next move to this member by the plan, and the address of the owner. mu must be held.
-func (m *Member) next(avoid map[string]time.Time) (r request, address string, ok bool) {
+// next returns the request for the next moves to this member by the plan, all from one owner, and the owner's address.
+// mu must be held.
+func (m *Member) next(avoid map[string]time.Time, together int) (r request, address string, ok bool) {
 	if m.own == nil || m.own.Number() == 0 {
 		return r, "", false
 	}
 	p := m.own.Placement()
 	for _, move := range p.Plan() {
 		from := p.Member(move.From)
-		if move.To == m.own.Number() && from != nil && time.Now().After(avoid[from.ID]) && m.own.Hears(from.Life, m.now()) {
-			return request{To: m.self.ID, Boot: m.self.Boot, From: from.ID, Shard: move.Shard, Epoch: p.Shards[move.Shard].Epoch}, from.Address, true
+		if move.To != m.own.Number() || from == nil || r.From != "" && r.From != from.ID || len(r.Shards) == together ||
+			!time.Now().After(avoid[from.ID]) || !m.own.Hears(from.Life, m.now()) {
+			continue
 		}
+		if r.From == "" {
+			m.number++
+			r = request{To: m.self.ID, Boot: m.self.Boot, From: from.ID, Number: m.number, Shards: make(map[int]uint32)}
+			address = from.Address
+		}
+		r.Shards[move.Shard] = p.Shards[move.Shard].Epoch
 	}
-	return r, "", false
+	return r, address, r.From != ""
 }
 
-// pull copies the records of a shard, and has its owner hand it over. It returns when the shard has a new owner, or the
+// pull copies the records of shards, and has their owner hand them over. It returns when they have a new owner, or the
 // move has failed.
 func (m *Member) pull(ctx context.Context, c *cache.Client, r request) error {
-	records, err := m.copy(ctx, c, r.Shard, nil)
+	before, err := m.copy(ctx, c, r.Shards, nil)
 	if err != nil {
 		return err
 	}
@@ -78,25 +99,26 @@ func (m *Member) pull(ctx context.Context, c *cache.Client, r request) error {
 	var closed reply
 	given := func() bool {
 		closed = m.view.replies[r.From]
-		return closed.To == r.To && closed.Boot == r.Boot && closed.Shard == r.Shard && closed.Epoch == r.Epoch
+		return closed.answers(r)
 	}
-	moved := func() bool { return m.own.Placement().Shards[r.Shard].Epoch != r.Epoch }
+	moved := func() bool {
+		for i, epoch := range r.Shards {
+			if m.own.Placement().Shards[i].Epoch != epoch {
+				return true
+			}
+		}
+		return false
+	}
 	waits, cancel := context.WithTimeout(ctx, 2*m.cfg.patience)
 	defer cancel()
 	if err := m.await(waits, func() bool { return given() || moved() }); err != nil {
 		return err
 	}
-	if records, err = m.copy(ctx, c, r.Shard, records.records); err != nil {
+	copies, err := m.copy(ctx, c, r.Shards, before)
+	if err != nil {
 		return err
 	}
-	m.mu.Lock()
-	stays := m.own.Imported(r.Shard, r.Epoch, closed.Version)
-	if stays {
-		records.epoch = r.Epoch
-		m.copies[r.Shard] = records
-	}
-	m.mu.Unlock()
-	if !stays {
+	if !m.imported(r.Shards, closed.Version, copies) {
 		return errors.New("the copy is out of date")
 	}
 	r.Imported = closed.Version
@@ -106,6 +128,19 @@ func (m *Member) pull(ctx context.Context, c *cache.Client, r request) error {
 	// From now on the owner may make this member the owner at any time.
 	version := closed.Version
 	return m.await(ctx, func() bool { return moved() || !given() || closed.Version != version })
+}
+
+// imported takes copies of shards that their owner has closed with a version, and reports whether all are up to date.
+func (m *Member) imported(shards map[int]uint32, version uint32, copies map[int]*shardCopy) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, epoch := range shards {
+		if !m.own.Imported(i, epoch, version) {
+			return false
+		}
+		m.copies[i] = copies[i]
+	}
+	return true
 }
 
 // await waits until a condition holds, which it calls with mu held after each view.
@@ -128,12 +163,16 @@ func (m *Member) await(ctx context.Context, condition func() bool) error {
 // batch is how many records are READ together.
 const batch = 32
 
-// copy copies the records of a shard, without reading again those that have not changed since a copy before.
-func (m *Member) copy(ctx context.Context, c *cache.Client, shard int, before map[string]*server.Record) (*shardCopy, error) {
-	all := &shardCopy{records: make(map[string]*server.Record), listed: time.Now()}
+// copy copies the records of shards, without reading again those that have not changed since copies before.
+func (m *Member) copy(ctx context.Context, c *cache.Client, shards map[int]uint32, before map[int]*shardCopy) (map[int]*shardCopy, error) {
+	all, set := make(map[int]*shardCopy), place.Set{}
+	for i, epoch := range shards {
+		set[i] = true
+		all[i] = &shardCopy{epoch: epoch, records: make(map[string]*server.Record), listed: time.Now()}
+	}
 	var missing [][]byte
 	for cursor := uint64(0); ; {
-		a, err := c.Do(ctx, &kv.Request{Op: wire.OpList, Delta: uint64(shard), Initial: cursor})
+		a, err := c.Do(ctx, &kv.Request{Op: wire.OpList, Value: set.Append(nil), Initial: cursor})
 		switch {
 		case err != nil:
 			return nil, err
@@ -147,31 +186,45 @@ func (m *Member) copy(ctx context.Context, c *cache.Client, shard int, before ma
 			if l, rest, err = wire.ReadListed(rest); err != nil {
 				return nil, err
 			}
+			shard := place.ShardOf(l.Key)
+			one := all[shard]
+			if one == nil {
+				return nil, fmt.Errorf("the owner lists a key of shard %d", shard)
+			}
 			it := &server.Record{Key: l.Key, Attrs: l.Attrs, Fetched: l.Fetched, CAS: l.CAS, Left: l.Left}
-			if b := before[string(l.Key)]; b != nil && b.CAS == l.CAS {
+			if b := before[shard].record(l.Key); b != nil && b.CAS == l.CAS {
 				it.Value, it.Flags = b.Value, b.Flags
 			} else {
 				missing = append(missing, l.Key)
 			}
-			all.records[string(l.Key)] = it
+			one.records[string(l.Key)] = it
 		}
 		if cursor = a.Number; cursor == 0 {
 			break
 		}
 	}
-	return all, all.fetch(ctx, c, missing)
+	return all, fetch(ctx, c, all, missing)
+}
+
+// record returns the record of a key, or nil; s may be nil.
+func (s *shardCopy) record(key []byte) *server.Record {
+	if s == nil {
+		return nil
+	}
+	return s.records[string(key)]
 }
 
 // fetch READs the values of records. Those that have expired or were evicted meanwhile are left out, and so are
 // those that have changed: the next copy has them.
-func (all *shardCopy) fetch(ctx context.Context, c *cache.Client, keys [][]byte) error {
+func fetch(ctx context.Context, c *cache.Client, all map[int]*shardCopy, keys [][]byte) error {
 	for len(keys) > 0 {
 		n := min(batch, len(keys))
 		for i, r := range c.GetMulti(ctx, keys[:n], nil) {
-			it := all.records[string(keys[i])]
+			one := all[place.ShardOf(keys[i])]
+			it := one.record(keys[i])
 			switch {
 			case errors.Is(r.Err, cache.ErrNotFound) || r.Err == nil && r.CAS != it.CAS:
-				delete(all.records, string(keys[i]))
+				delete(one.records, string(keys[i]))
 			case r.Err != nil:
 				return r.Err
 			default:
@@ -198,7 +251,7 @@ func (m *Member) take(ctx context.Context, shard int, epoch uint32) {
 	delete(m.copies, shard)
 	delete(m.opening, shard)
 	if e, _, ok := m.own.Opening(shard); ok && e == epoch {
-		m.moves++
+		m.counts.Moves++
 		m.serve(shard, epoch)
 	}
 }

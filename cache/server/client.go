@@ -70,6 +70,11 @@ func (s *Server) read(ctx context.Context, next func(context.Context) ([]byte, e
 	}
 }
 
+// replyAfterFlush queues a reply when no client can READ any more what was flushed. s.mu must be held.
+func (s *Server) replyAfterFlush(c *client, a wire.Reply, came time.Duration) {
+	s.awaitFlush(a.Seq, func() { c.flushes--; s.reply(c, &a); s.wake(c); s.took(c.by(), latency.Flush, came) })
+}
+
 // take handles a message. It reports whether too many replies wait.
 func (s *Server) take(id uint64, c *client, b []byte) (full bool, err error) {
 	h, err := wire.ReadHeader(b)
@@ -94,7 +99,7 @@ func (s *Server) take(id uint64, c *client, b []byte) (full bool, err error) {
 			if c.flushes++; c.flushes > maxFlushes {
 				return false, errFlushes
 			}
-			s.awaitFlush(a.Seq, func() { c.flushes--; s.reply(c, &a); s.wake(c); s.took(c.by(), latency.Flush, came) })
+			s.replyAfterFlush(c, a, came)
 		} else {
 			s.reply(c, &a)
 			s.took(c.by(), latency.Of(&q.Request), came)

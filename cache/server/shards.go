@@ -69,7 +69,7 @@ func (s *Server) EndLife() {
 	s.mu.Lock()
 	h := s.shards
 	h.deadline, h.moving = 0, 0
-	var all [place.Shards]bool
+	var all place.Set
 	for i := range all {
 		h.states[i], all[i] = ShardForeign, true
 	}
@@ -119,15 +119,17 @@ func moves(state ShardState) int {
 // dropSteps is how many items are looked at before others have their turn.
 const dropSteps = 1 << 12
 
-// DropShard removes the records of a shard that is held. When it returns, no client finds any of them by READs that
+// Drop removes the records of shards that are held. When it returns, no client finds any of them by READs that
 // begin later.
-func (s *Server) DropShard(shard int) {
-	var one [place.Shards]bool
-	one[shard] = true
-	s.drop(&one)
+func (s *Server) Drop(shards ...int) {
+	var all place.Set
+	for _, i := range shards {
+		all[i] = true
+	}
+	s.drop(&all)
 }
 
-func (s *Server) drop(shards *[place.Shards]bool) {
+func (s *Server) drop(shards *place.Set) {
 	for next := 0; ; {
 		s.mu.Lock()
 		if s.store == nil || s.closed {
@@ -241,7 +243,7 @@ func (h *shards) serves(q *kv.Request, placement uint32, readOnly bool, now uint
 	case wire.OpGrant:
 		return true
 	case wire.OpList:
-		return q.Delta < place.Shards && h.states[q.Delta] >= ShardReadOnly
+		return h.lists(q.Value)
 	}
 	switch h.states[place.ShardOf(q.Key)] {
 	case ShardOwned:
@@ -250,6 +252,15 @@ func (h *shards) serves(q *kv.Request, placement uint32, readOnly bool, now uint
 		return readOnly
 	}
 	return false
+}
+
+// lists reports whether the records of the shards of a set may be listed.
+func (h *shards) lists(set []byte) bool {
+	shards, ok := place.ReadSet(set)
+	for i, in := range shards {
+		ok = ok && (!in || h.states[i] >= ShardReadOnly)
+	}
+	return ok
 }
 
 // beginMap returns the beginning of a snapshot. s.mu must be held.

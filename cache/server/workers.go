@@ -32,8 +32,9 @@ func (c *workers) run(f func()) {
 		return
 	}
 	h = &worker{next: make(chan func(), 1)}
+	h.next <- f
 	c.all.Go(func() {
-		for ; f != nil; f = <-h.next {
+		for f := <-h.next; f != nil; f = <-h.next {
 			f()
 			if !c.rest(h) {
 				return

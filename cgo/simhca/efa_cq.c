@@ -58,6 +58,7 @@ static int notify(struct ibv_cq *cq, int solicited)
 			fire(q);
 	}
 	sim_unlock();
+	sim_rouse();
 	return 0;
 }
 

@@ -199,6 +199,8 @@ int ef_modify_qp(struct sim_ctx *c, struct sim_io *io)
 	if (m & IBV_QP_RNR_RETRY)
 		q->rnr = a.rnr_retry;
 	q->state = to;
+	if (to == IBV_QPS_RTS)
+		sim_watch_posts(&q->o);
 	if (to == IBV_QPS_RESET) {
 		while (q->requests) {
 			struct ef_request *r = q->requests;

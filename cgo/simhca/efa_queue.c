@@ -21,6 +21,7 @@ static bool fetch(struct ef_qp *q)
 
 	if (!q->sq_count || posted == q->sq_next)
 		return false;
+	sim_fetched = true;
 	if ((uint16_t)(posted - q->sq_next) > q->sq_count)
 		sim_trace(1, "queue pair %#x: more requests than its queue holds", q->qpn);
 	while (*end)
@@ -83,8 +84,12 @@ bool ef_qp_work(struct ef_qp *q)
 {
 	bool busy;
 
-	if (q->state < IBV_QPS_RTS || q->state == IBV_QPS_SQD || sim_fault_late(&q->o, q->qpn))
+	if (q->state < IBV_QPS_RTS || q->state == IBV_QPS_SQD)
 		return false;
+	if (sim_fault_late(&q->o, q->qpn)) {
+		sim_waiting = true;
+		return false;
+	}
 	busy = fetch(q);
 	if (q->state == IBV_QPS_ERR) {
 		flush(q);
@@ -107,5 +112,6 @@ bool ef_qp_work(struct ef_qp *q)
 		finish(q, p, status);
 		busy = true;
 	}
+	sim_waiting |= q->requests != NULL;
 	return busy;
 }

@@ -2,9 +2,11 @@
 
 /*
  * The thread that is the devices: it looks at the queues of all objects in turn.
- * When there was nothing to do for a while it sleeps longer and longer, up to
- * half a millisecond, and in a fabric the longer the more processes it has. Threads of the program do its work when they poll and find
- * nothing; meanwhile it is there for completions that no program polls for.
+ * When there was nothing to do for a while it sleeps longer and longer, up to half a
+ * millisecond. Then, if no request waits either, it rests for some, in a fabric for the more
+ * the more processes it has, until a call of the program wakes it that posts or waits for
+ * something. Threads of the program do its work when they poll and find nothing; meanwhile it is
+ * there for completions that no program polls for.
  */
 #include "fault.h"
 #include "sim.h"
@@ -15,9 +17,12 @@
 #include <sys/prctl.h>
 
 enum { YIELD = 64 /* empty turns */ };
-enum { SPIN = 50000, SHORTEST_NAP = 10000, LONGEST_NAP = 500000, NAP_BESIDE_POLLERS = 50000, LONG_IDLE = 50000000, NAP_OF_EACH = 100000 }; /* ns */
+enum { SPIN = 50000, SHORTEST_NAP = 10000, LONGEST_NAP = 500000, NAP_BESIDE_POLLERS = 50000, LONG_IDLE = 50000000, REST = 10000000, REST_OF_EACH = 100000 }; /* ns */
+
+bool sim_waiting, sim_fetched;
 
 static bool running;
+static bool rests; /* the thread, or it is about to */
 static uint32_t lent; /* so often has a thread of the program done a turn */
 static bool timed;
 static uint64_t spent; /* in such turns while they are timed, less what the clock takes */
@@ -27,6 +32,7 @@ static bool turn(void)
 {
 	bool busy = sim_receive();
 
+	sim_waiting = false;
 	for (int i = 0; i < sim_self->ndevices; i++)
 		if (sim_self->devices[i].model->tick)
 			sim_self->devices[i].model->tick();
@@ -47,6 +53,10 @@ bool sim_lend(void)
 
 	if (!sim_trylock())
 		return false;
+	if (rests) {
+		sim_impair_look();
+		sim_rouse();
+	}
 	start = timed ? sim_now() : 0;
 	busy = turn();
 	if (timed)
@@ -78,7 +88,7 @@ uint64_t simhca_time(int on)
 
 static void *engine(void *unused)
 {
-	uint64_t now, nap, longest, idle = sim_now();
+	uint64_t now = sim_now(), nap, longest, idle = now;
 	uint32_t before = 0;
 	bool busy;
 
@@ -86,15 +96,21 @@ static void *engine(void *unused)
 	prctl(PR_SET_TIMERSLACK, 1);
 	for (;;) {
 		uint32_t turns = __atomic_load_n(&lent, __ATOMIC_RELAXED);
+		bool may = now - idle > LONG_IDLE;
 
-		sim_impair_look();
+		if (may)
+			sim_listen(true);
 		sim_lock();
+		sim_impair_look();
 		busy = turn();
+		rests = may && !busy && turns == before && !sim_waiting && !sim_impaired && (!sim_fetched || sim_posted());
+		longest = rests ? REST + sim_processes() * REST_OF_EACH : LONGEST_NAP;
 		sim_unlock();
+		if (may && !rests)
+			sim_listen(false);
 		now = sim_now();
-		idle = busy ? now : idle;
+		idle = busy || turns != before ? now : idle;
 		nap = (now - idle) / 16;
-		longest = LONGEST_NAP + (!sim_impaired && now - idle > LONG_IDLE ? sim_processes() * NAP_OF_EACH : 0);
 		nap = nap < SHORTEST_NAP ? SHORTEST_NAP : nap > longest ? longest : nap;
 		if (turns != before)
 			sim_nap(NAP_BESIDE_POLLERS);

@@ -28,7 +28,7 @@
 enum { NODE_BYTES = 1 << 27, GROWTH = 1 << 18, SMALLEST = 64, CLASSES = 22, PATIENCE = 1000000, SHORT_PATIENCE = 20000 /* ns */ };
 
 /* The layout of what processes share: the first number counts changes of it. */
-static const uint64_t version = 2ull << 32 | (sizeof(struct sim_node) ^ sizeof(struct fabric) ^ sizeof(struct sim_outbox));
+static const uint64_t version = 3ull << 32 | (sizeof(struct sim_node) ^ sizeof(struct fabric) ^ sizeof(struct sim_outbox));
 
 struct fabric *sim_fabric;
 
@@ -373,24 +373,42 @@ void sim_delete(void *p, size_t size)
 	freed[k] = p;
 }
 
+static uint32_t alone_asleep; /* without a fabric */
+static uint32_t resting;
+
+static uint32_t *asleep(void) { return sim_fabric ? &sim_gate(sim_self->slot)->asleep : &alone_asleep; }
+
+/*
+ * Has sim_rouse end the next nap, or keep it from beginning, or no longer. The thread calls it before
+ * its last look at the queues: what is posted behind that look ends the nap.
+ */
+void sim_listen(bool on)
+{
+	__atomic_store_n(asleep(), on, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&resting, on, __ATOMIC_SEQ_CST);
+}
+
 /* Sleeps so long, or until another process has something for this one. */
 void sim_nap(uint64_t ns)
 {
 	struct timespec t = { .tv_nsec = ns };
-	struct fabric_gate *g;
 	uint64_t any = 0;
 
-	if (!sim_fabric) {
-		nanosleep(&t, NULL);
-		return;
-	}
-	g = sim_gate(sim_self->slot);
-	__atomic_store_n(&g->asleep, 1, __ATOMIC_SEQ_CST);
-	for (int i = 0; i < SIM_NODES / 64; i++)
-		any |= __atomic_load_n(&g->inbox[i], __ATOMIC_SEQ_CST);
+	if (!resting)
+		__atomic_store_n(asleep(), 1, __ATOMIC_SEQ_CST);
+	for (int i = 0; sim_fabric && i < SIM_NODES / 64; i++)
+		any |= __atomic_load_n(&sim_gate(sim_self->slot)->inbox[i], __ATOMIC_SEQ_CST);
 	if (!any)
-		syscall(SYS_futex, &g->asleep, FUTEX_WAIT, 1, &t, NULL, 0);
-	__atomic_store_n(&g->asleep, 0, __ATOMIC_RELAXED);
+		syscall(SYS_futex, asleep(), FUTEX_WAIT, 1, &t, NULL, 0);
+	sim_listen(false);
+}
+
+/* Ends the rest of this process's thread, for what the caller has stored before. */
+void sim_rouse(void)
+{
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&resting, __ATOMIC_RELAXED) && __atomic_exchange_n(asleep(), 0, __ATOMIC_SEQ_CST))
+		syscall(SYS_futex, asleep(), FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
 /* Has a process look at what this one has for it. */

@@ -64,6 +64,7 @@ int simhca_break(const char *device, uint32_t qpn)
 	if (qp)
 		d->model->fail_qp(qp);
 	sim_unlock();
+	sim_rouse();
 	return qp ? 0 : ENODEV;
 }
 

@@ -164,9 +164,7 @@ void sim_impair_look(void)
 	if (st.st_ino == seen.st_ino && st.st_size == seen.st_size && !memcmp(&st.st_mtim, &seen.st_mtim, sizeof(st.st_mtim)))
 		return;
 	seen = st;
-	sim_lock();
 	load();
-	sim_unlock();
 }
 
 /* The rule of a way, or NULL. */

@@ -95,6 +95,20 @@ static const char *moved(const char *path, char *to, size_t n)
 	return path;
 }
 
+/* The kernel's connection manager knows no simulated device: librdmacm has to do without it. */
+static bool refused(const char *path)
+{
+	static bool told;
+
+	if (!active || !path || strcmp(path, "/dev/infiniband/rdma_cm"))
+		return false;
+	if (!told)
+		sim_print("the connection manager (librdmacm) is not simulated; have the program exchange addresses itself, as perftest does without -R");
+	told = true;
+	errno = EOPNOTSUPP;
+	return true;
+}
+
 int open(const char *path, int flags, ...)
 {
 	char other[512];
@@ -106,6 +120,8 @@ int open(const char *path, int flags, ...)
 	mode = va_arg(ap, mode_t);
 	va_end(ap);
 	sim_resolve();
+	if (refused(path))
+		return -1;
 	n = node(path);
 	if (n < 0)
 		return sim_real.open(moved(path, other, sizeof(other)), flags, mode);
@@ -229,6 +245,7 @@ int ioctl(int fd, unsigned long request, ...)
 		sim_changed();
 	}
 	sim_unlock();
+	sim_rouse();
 	if (!c)
 		return sim_real.ioctl(fd, request, arg);
 	errno = err ? err : errno;

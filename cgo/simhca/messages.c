@@ -103,8 +103,10 @@ static bool receive_from(int slot)
 				n++;
 		sim_leave();
 	}
-	if (entry == SIM_BUSY || n == FABRIC_RING)
+	if (entry == SIM_BUSY || n == FABRIC_RING) { /* again, and if a thread of the program was here, by another one */
 		__atomic_fetch_or(&sim_gate(sim_self->slot)->inbox[slot / 64], 1ull << slot % 64, __ATOMIC_RELAXED);
+		sim_rouse();
+	}
 	if (answers)
 		sim_wake(slot);
 	return n > 0;

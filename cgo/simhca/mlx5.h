@@ -119,6 +119,7 @@ struct mx_recv {
 struct mx_datagram {
 	struct mlx5_cqe64 e;
 	uint32_t qpn, qkey, npieces;
+	uint32_t undefined; /* bytes in front */
 	uint64_t bytes; /* with the route header */
 	bool imm;
 	struct sim_piece pieces[MX_MAX_ENTRY / MX_SEGMENT + 1];

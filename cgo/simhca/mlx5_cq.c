@@ -82,6 +82,7 @@ bool mx_cq_work(struct mx_cq *q)
 
 	if (late(q))
 		fire(q);
+	sim_waiting |= q->armed && q->waiting;
 	if (word == ~0u)
 		return false;
 	word = be32toh(__atomic_exchange_n(&q->db[1], ~0u, __ATOMIC_ACQ_REL));

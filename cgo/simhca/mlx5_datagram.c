@@ -16,19 +16,24 @@ static uint16_t checksum(const uint8_t *p, int n)
 	return ~sum;
 }
 
-/*
- * RoCE v2 over IPv4 has its header in the last 20 of the 40 bytes. The others are
- * undefined (A17.4.5.2), and look like IPv6 here.
- */
-static void header(uint8_t h[GRH], const struct sim_gid *from, const uint8_t to[16], uint32_t payload, const struct mlx5_wqe_av *av)
+static bool is_v4(const struct sim_gid *g)
 {
 	static const uint8_t v4[12] = { [10] = 0xff, 0xff };
+
+	return !memcmp(g->raw, v4, sizeof(v4));
+}
+
+/*
+ * RoCE v2 over IPv4 has its header in the last 20 of the 40 bytes. The others are
+ * undefined (A17.4.5.2), and stay as the receive has them. Answers how many these are.
+ */
+static int header(uint8_t h[GRH], const struct sim_gid *from, const uint8_t to[16], uint32_t payload, const struct mlx5_wqe_av *av)
+{
 	uint8_t *ip = h + GRH - IPV4;
 	uint16_t sum;
 
 	memset(h, 0, GRH);
-	if (from->v2 && !memcmp(from->raw, v4, 12)) {
-		memset(h, 0x6e, GRH - IPV4);
+	if (from->v2 && is_v4(from)) {
 		ip[0] = 0x45;
 		ip[1] = av->tclass;
 		ip[2] = (payload + IPV4) >> 8;
@@ -40,7 +45,7 @@ static void header(uint8_t h[GRH], const struct sim_gid *from, const uint8_t to[
 		sum = checksum(ip, IPV4);
 		ip[10] = sum >> 8;
 		ip[11] = sum;
-		return;
+		return GRH - IPV4;
 	}
 	h[0] = 0x60 | av->tclass >> 4;
 	h[1] = av->tclass << 4 | (be32toh(av->grh_gid_fl) >> 16 & 0xf);
@@ -52,6 +57,22 @@ static void header(uint8_t h[GRH], const struct sim_gid *from, const uint8_t to[
 	h[7] = av->hop_limit;
 	memcpy(h + 8, from->raw, 16);
 	memcpy(h + 24, to, 16);
+	return 0;
+}
+
+/*
+ * What a completion has where InfiniBand's service level is: on RoCE the kind of the header, as the kernel's
+ * driver (MLX5_CQE_ROCE_L3_HEADER_TYPE_IPV4) and UCX read it.
+ */
+static uint32_t level(const struct sim_device *from, uint32_t index, const struct mlx5_wqe_av *av)
+{
+	enum { GRH_ALONE, IPV6_HEADER, IPV4_HEADER };
+	const struct sim_gid *g;
+
+	if (from->ib)
+		return av->stat_rate_sl & 0xf;
+	g = &from->gids[index];
+	return !g->v2 ? GRH_ALONE : is_v4(g) ? IPV4_HEADER : IPV6_HEADER;
 }
 
 /* Whatever is wrong at the other end, the sender does not hear of it. */
@@ -72,11 +93,11 @@ int mx_send_datagram(struct mx_qp *q, struct mx_wqe *w, struct mx_pending *p)
 	if (global && index >= (uint32_t)from->ngids)
 		return MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR;
 	if (global)
-		header(grh, &from->gids[index], w->av.rgid, w->bytes, &w->av);
+		m.undefined = header(grh, &from->gids[index], w->av.rgid, w->bytes, &w->av);
 	else
 		memset(grh, 0xee, sizeof(grh)); /* undefined */
 	m.e.byte_cnt = htobe32(w->bytes + GRH);
-	m.e.flags_rqpn = htobe32((uint32_t)global << 28 | (uint32_t)(w->av.stat_rate_sl & 0xf) << 24 | q->qpn);
+	m.e.flags_rqpn = htobe32((uint32_t)global << 28 | level(from, index, &w->av) << 24 | q->qpn);
 	m.e.slid = htobe16(from->lid);
 	m.e.op_own = w->flags & MLX5_WQE_CTRL_SOLICITED;
 	if (imm)
@@ -98,6 +119,7 @@ int mx_send_datagram(struct mx_qp *q, struct mx_wqe *w, struct mx_pending *p)
 void mx_receive_datagram(struct sim_device *d, const struct mx_datagram *m)
 {
 	struct mx_qp *t = mx_qp_of(d, m->qpn);
+	struct sim_piece undefined = { m->pieces[0].at, m->undefined };
 	struct mlx5_cqe64 e = m->e;
 	struct mx_recv r;
 
@@ -116,6 +138,7 @@ void mx_receive_datagram(struct sim_device *d, const struct mx_datagram *m)
 		mx_fail(t, 0);
 		return;
 	}
+	sim_copy(&undefined, 1, r.pieces, r.npieces);
 	sim_copy(r.pieces, r.npieces, m->pieces, m->npieces);
 	mx_receive_done(t, &r, &e, m->imm ? MLX5_CQE_RESP_SEND_IMM : MLX5_CQE_RESP_SEND, 0);
 }

@@ -138,6 +138,8 @@ int mx_modify_qp(struct sim_ctx *c, bool ex, struct sim_io *io)
 		mx_fail(q, 0);
 	if (to == IBV_QPS_RESET)
 		reset(q);
+	if (to == IBV_QPS_RTS)
+		sim_watch_posts(&q->o);
 	q->state = to;
 	if (ua.ece_options)
 		q->ece = common_options(ua.ece_options);

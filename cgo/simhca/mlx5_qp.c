@@ -102,6 +102,7 @@ static void fetch(struct mx_qp *q)
 
 	if ((uint16_t)(posted - q->sq_next) > q->sq_count)
 		sim_trace(1, "queue pair %#x: %u entries posted in a queue of %u", q->qpn, (uint16_t)(posted - q->sq_next), q->sq_count);
+	sim_fetched |= q->sq_next != posted;
 	while (q->npending < MX_PENDING && q->sq_next != posted) {
 		static struct mx_wqe w;
 		struct mx_pending *p = &q->pending[q->npending++];
@@ -178,8 +179,12 @@ bool mx_qp_work(struct mx_qp *q)
 	}
 	if (q->state == IBV_QPS_ERR)
 		mx_flush_receives(q);
-	if (!q->sq_count || sim_fault_late(&q->o, q->qpn))
+	if (!q->sq_count)
 		return false;
+	if (sim_fault_late(&q->o, q->qpn)) {
+		sim_waiting = true;
+		return false;
+	}
 	fetch(q);
 	if (sim_impaired)
 		mx_send_behind(q);
@@ -200,5 +205,6 @@ bool mx_qp_work(struct mx_qp *q)
 		memmove(q->pending + i, q->pending + i + 1, (--q->npending - i) * sizeof(*q->pending));
 		busy = true;
 	}
+	sim_waiting |= q->npending > 0;
 	return busy;
 }

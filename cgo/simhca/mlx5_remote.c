@@ -12,7 +12,7 @@ enum { PATIENCE = 1000000, AGAIN = 10000 /* ns */ };
 struct body {
 	uint32_t from, to; /* queue pairs */
 	uint32_t device;   /* the sender's, in its process */
-	uint32_t imm, qkey, npieces, rnr_timer;
+	uint32_t imm, qkey, undefined, npieces, rnr_timer;
 	uint8_t opcode, flags;
 	bool datagram, has_imm, here; /* the bytes are */
 	int status;
@@ -118,7 +118,7 @@ int mx_post_datagram(struct mx_qp *q, struct sim_device *to, const struct mx_dat
 		return MX_DONE;
 	}
 	b = body_of(m);
-	*b = (struct body){ .from = q->qpn, .to = d->qpn, .qkey = d->qkey, .datagram = true, .has_imm = d->imm, .e = d->e };
+	*b = (struct body){ .from = q->qpn, .to = d->qpn, .qkey = d->qkey, .undefined = d->undefined, .datagram = true, .has_imm = d->imm, .e = d->e };
 	fill(b, d->pieces, d->npieces, d->bytes);
 	m->device = to->number;
 	m->answered = false;
@@ -128,7 +128,7 @@ int mx_post_datagram(struct mx_qp *q, struct sim_device *to, const struct mx_dat
 
 static void datagram(struct sim_device *d, struct body *b)
 {
-	struct mx_datagram m = { .e = b->e, .qpn = b->to, .qkey = b->qkey, .npieces = 1, .bytes = b->bytes, .imm = b->has_imm };
+	struct mx_datagram m = { .e = b->e, .qpn = b->to, .qkey = b->qkey, .undefined = b->undefined, .npieces = 1, .bytes = b->bytes, .imm = b->has_imm };
 
 	m.pieces[0] = (struct sim_piece){ b->data, b->bytes };
 	mx_receive_datagram(d, &m);

@@ -214,10 +214,12 @@ static void refuse(struct mx_qp *t, int status)
 {
 	uint32_t event = (status & 0xff) == MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR;
 
-	if (t->o.ctx->dev->node == sim_self)
+	if (t->o.ctx->dev->node == sim_self) {
 		mx_fail(t, event);
-	else
+	} else {
 		t->failed = event;
+		sim_wake(t->o.ctx->dev->node->slot);
+	}
 }
 
 /* What an executed request does to both queue pairs, and what its requester is told. */

@@ -213,7 +213,9 @@ bool sim_try_change(void);
 void sim_changed(void);
 void *sim_new(size_t);
 void sim_delete(void *, size_t);
+void sim_listen(bool on);
 void sim_nap(uint64_t ns);
+void sim_rouse(void);
 void sim_wake(int slot);
 
 /* The memory of its processes (remote.c). */
@@ -268,6 +270,9 @@ bool sim_qp_may(enum ibv_qp_type, int from, int to, uint32_t mask);
 
 /* ---- the thread (engine.c) ---- */
 
+extern bool sim_waiting; /* a request that is not over */
+extern bool sim_fetched; /* there has been a request */
+
 void sim_engine_start(void);
 bool sim_lend(void);
 void sim_engine_forget(void); /* in the child of a fork */
@@ -276,6 +281,8 @@ void sim_engine_forget(void); /* in the child of a fork */
 
 void sim_watch_polls(struct sim_obj *cq);
 void sim_unwatch_polls(struct sim_obj *cq);
+void sim_watch_posts(struct sim_obj *qp);
+bool sim_posted(void); /* by calls that are watched */
 
 /* ---- interposition, configuration ---- */
 

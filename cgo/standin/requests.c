@@ -1,5 +1,7 @@
 #include "requests.h"
 #include "standin.h"
+#include <dlfcn.h>
+#include <infiniband/mlx5dv.h>
 
 enum { MOST = 64, GRH = 40 };
 
@@ -104,12 +106,47 @@ static int receive(const struct standin_datagrams *e, uint32_t length)
 	return ibv_post_recv((struct ibv_qp *)e->qp, &wr, &bad);
 }
 
-static struct ibv_ah *way(const struct standin_datagrams *from, const struct standin_datagrams *to)
+static struct ibv_ah *way(uintptr_t qp, uint8_t index, const uint8_t gid[16])
 {
-	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1, .grh = { .sgid_index = from->index, .hop_limit = 64 } };
+	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1, .grh = { .sgid_index = index, .hop_limit = 64 } };
 
-	memcpy(&attr.grh.dgid, to->gid, sizeof(to->gid));
-	return ibv_create_ah(((struct ibv_qp *)from->qp)->pd, &attr);
+	memcpy(&attr.grh.dgid, gid, 16);
+	return ibv_create_ah(((struct ibv_qp *)qp)->pd, &attr);
+}
+
+/* libmlx5 is not linked: see driver.h. */
+static struct mlx5dv_qp_ex *mlx5_qp(struct ibv_qp_ex *qp)
+{
+	typedef struct mlx5dv_qp_ex *from(struct ibv_qp_ex *);
+	void *library = dlopen("libmlx5.so.1", RTLD_LAZY);
+	from *call = library ? (from *)dlsym(library, "mlx5dv_qp_ex_from_ibv_qp_ex") : NULL;
+
+	return call ? call(qp) : NULL;
+}
+
+int64_t standin_dct_reads(const struct standin_requester *r, const struct standin_dct *to, uint32_t length, int n)
+{
+	struct ibv_qp_ex *qp = ibv_qp_to_qp_ex((struct ibv_qp *)r->qp);
+	struct mlx5dv_qp_ex *m = mlx5_qp(qp);
+	struct ibv_ah *ah = m ? way(r->qp, to->index, to->gid) : NULL;
+	int64_t start = standin_now(), took = -1;
+
+	if (!ah)
+		return -1;
+	for (int i = 0; i < n; i++) {
+		ibv_wr_start(qp);
+		qp->wr_id = i;
+		qp->wr_flags = IBV_SEND_SIGNALED;
+		ibv_wr_rdma_read(qp, r->rkey, r->raddr);
+		ibv_wr_set_sge(qp, r->lkey, r->addr, length);
+		mlx5dv_wr_set_dc_addr(m, ah, to->number, to->key);
+		if (ibv_wr_complete(qp) || await((struct ibv_cq *)r->cq, 1))
+			goto out;
+	}
+	took = standin_now() - start;
+out:
+	ibv_destroy_ah(ah);
+	return took;
 }
 
 int64_t standin_pingpong(const struct standin_datagrams *a, const struct standin_datagrams *b, uint32_t length, int n)
@@ -125,7 +162,7 @@ int64_t standin_pingpong(const struct standin_datagrams *a, const struct standin
 		wr[i].num_sge = 1;
 		wr[i].opcode = IBV_WR_SEND;
 		wr[i].send_flags = IBV_SEND_SIGNALED;
-		wr[i].wr.ud.ah = way(ends[i], ends[!i]);
+		wr[i].wr.ud.ah = way(ends[i]->qp, ends[i]->index, ends[!i]->gid);
 		wr[i].wr.ud.remote_qpn = ((struct ibv_qp *)ends[!i]->qp)->qp_num;
 		wr[i].wr.ud.remote_qkey = ends[!i]->qkey;
 		if (!wr[i].wr.ud.ah)

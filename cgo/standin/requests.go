@@ -58,6 +58,23 @@ func (r *Requester) Updates(size, n int) (time.Duration, error) {
 	return took(C.standin_updates(&c, C.uint32_t(size), C.int(n)))
 }
 
+// DCT is a target at a GID, which the port reaches from its own GID of that index.
+type DCT struct {
+	Number uint32
+	Key    uint64
+	GID    [16]byte
+	Index  uint8
+}
+
+// ReadsOf is Reads, one by one, of a requester that is a DCI without streams.
+func (r *Requester) ReadsOf(to DCT, size, n int) (time.Duration, error) {
+	c, d := r.c(), C.struct_standin_dct{key: C.uint64_t(to.Key), number: C.uint32_t(to.Number), index: C.uint8_t(to.Index)}
+	for i, b := range to.GID {
+		d.gid[i] = C.uint8_t(b)
+	}
+	return took(C.standin_dct_reads(&c, &d, C.uint32_t(size), C.int(n)))
+}
+
 // Datagrams is a UD queue pair, with sends and receives that complete in CQ, and its memory.
 type Datagrams struct {
 	QP    cgo.QP

@@ -22,6 +22,16 @@ int standin_read(const struct standin_requester *r, uint32_t length);
 /* CMP_SWAP of a lock of 8 bytes and a READ of the length bytes behind it; then WRITE and unlock. */
 int64_t standin_updates(const struct standin_requester *r, uint32_t length, int n);
 
+/* A DCT at a GID, which the port reaches from its own GID of that index. */
+struct standin_dct {
+	uint64_t key;
+	uint32_t number;
+	uint8_t gid[16], index;
+};
+
+/* READs of length bytes by a DCI without streams, one after the other. */
+int64_t standin_dct_reads(const struct standin_requester *r, const struct standin_dct *to, uint32_t length, int n);
+
 /* A UD queue pair, whose completions of both kinds come to one queue, and its memory. */
 struct standin_datagrams {
 	uintptr_t qp, cq;

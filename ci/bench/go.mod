@@ -40,7 +40,7 @@ require (
 	github.com/maypok86/otter/v2 v2.4.0 // indirect; for goverbs
 	github.com/mdlayher/netlink v1.11.2 // indirect; for goverbs
 	github.com/mdlayher/socket v0.6.0 // indirect; for goverbs
-	github.com/rhysd/actionlint v1.7.12 // indirect; the tool actionlint
+	github.com/rhysd/actionlint v1.7.12 // indirect; for the tool actionlint
 	github.com/robfig/cron/v3 v3.0.1 // indirect; for actionlint
 	github.com/vishvananda/netlink v1.3.1 // indirect; for goverbs
 	github.com/vishvananda/netns v0.0.5 // indirect; for goverbs

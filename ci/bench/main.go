@@ -31,6 +31,7 @@ import (
 	"github.com/goverbs/goverbs/ci/bench/measure"
 	"github.com/goverbs/goverbs/ci/bench/native"
 	"github.com/goverbs/goverbs/ci/bench/pacer"
+	"github.com/goverbs/goverbs/ci/bench/processes"
 	"github.com/goverbs/goverbs/ci/bench/srd"
 	"github.com/goverbs/goverbs/ci/bench/verbs"
 	"github.com/goverbs/goverbs/ci/lab"
@@ -40,7 +41,7 @@ import (
 var suites = map[string]func(harness.Env) []harness.Benchmark{
 	"verbs": verbs.Suite, "verbs-native": verbs.Native, "dc": dc.Suite, "lockoffload": lockoffload.Suite, "pacer": pacer.Suite, "pacer-native": pacer.Native,
 	"srd": srd.Suite, "srd-ecmp": srd.Ecmp, "cache": cache.Suite, "cache-native": cache.Native,
-	"native": native.Suite,
+	"native": native.Suite, "native-processes": processes.Suite,
 }
 
 // role is what this program does as one side of a pass.

@@ -7,8 +7,8 @@
 //
 //	make demo
 //
-// runs it on two virtual hosts with Soft-RoCE. By hand: "demo server" on one
-// machine, "demo client 10.0.0.1" on another.
+// runs it on two virtual hosts with Soft-RoCE, "make demo SIM=1" in two processes with
+// simulated devices. By hand: "demo server" on one machine, "demo client 10.0.0.1" on another.
 package main
 
 import (
@@ -53,18 +53,18 @@ func run(ctx context.Context) error {
 		return serveCache(ctx, os.Args[2])
 	case len(os.Args) == 2 && os.Args[1] == "server", len(os.Args) == 1 && os.Getenv("LAB_HOST") == "1":
 		role = "server"
-	case len(os.Args) == 3 && os.Args[1] == "client":
-		role, addr = "client", os.Args[2]
+	case len(os.Args) == 3 && (os.Args[1] == "server" || os.Args[1] == "client"):
+		role, addr = os.Args[1], os.Args[2]
 	case len(os.Args) == 1 && os.Getenv("LAB_HOST") == "0":
 		role, addr = "client", "10.77.0.2"
 	default:
-		return errors.New("usage: demo server | demo client ADDRESS")
+		return errors.New("usage: demo server [ADDRESS] | demo client ADDRESS")
 	}
 	if err := table(ctx, role, addr); err != nil {
 		return err
 	}
 	if role == "server" {
-		return serveStage(ctx)
+		return serveStage(ctx, addr)
 	}
 	return visit(ctx, addr)
 }
@@ -73,7 +73,7 @@ func run(ctx context.Context) error {
 func table(ctx context.Context, role, addr string) error {
 	connect := func() (net.Conn, error) { return dialPort(ctx, addr, port) }
 	if role == "server" {
-		l, err := net.Listen("tcp", ":"+port)
+		l, err := net.Listen("tcp", net.JoinHostPort(addr, port))
 		if err != nil {
 			return err
 		}

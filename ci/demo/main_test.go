@@ -41,7 +41,7 @@ func TestRival(t *testing.T) {
 	require.NoError(t, l.Close())
 	host, port, err := net.SplitHostPort(at)
 	require.NoError(t, err)
-	c, err := start(ctx, at, program, "-l", host, "-p", port, "-U", "0", "-u", "root")
+	c, err := start(ctx, at, listens, program, "-l", host, "-p", port, "-U", "0", "-u", "root")
 	require.NoError(t, err)
 	defer kill(c)
 	r, err := dialRival(ctx, at)
@@ -68,4 +68,22 @@ func TestRival(t *testing.T) {
 	require.Error(t, err)
 	var none *rival
 	require.NoError(t, none.set(ctx, 0, 1))
+}
+
+// A server that opens its device resets connections: it is not ready for clients.
+func TestServes(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.(*net.TCPConn).SetLinger(0)
+			_ = conn.Close()
+		}
+	}()
+	require.Error(t, serves(t.Context(), l.Addr().String()))
 }

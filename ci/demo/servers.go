@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -33,9 +34,10 @@ type stage struct {
 	memcached *exec.Cmd // nil: there is none here
 }
 
-// serveStage runs the servers until the service on the other host needs them no more.
-func serveStage(ctx context.Context) error {
-	l, err := net.Listen("tcp", ":"+stagePort)
+// serveStage runs the servers until the service on the other host needs them no more. They listen at
+// addr, or if it is empty at the address of an RDMA device.
+func serveStage(ctx context.Context, addr string) error {
+	l, err := net.Listen("tcp", net.JoinHostPort(addr, stagePort))
 	if err != nil {
 		return err
 	}
@@ -49,7 +51,7 @@ func serveStage(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	s := &stage{}
 	defer s.close()
-	if err := s.open(ctx); err != nil {
+	if err := s.open(ctx, addr); err != nil {
 		return err
 	}
 	if s.memcached == nil {
@@ -87,21 +89,24 @@ func (s *stage) obey(ctx context.Context, line string) error {
 	if what == "kill" {
 		return kill(s.caches[i])
 	}
-	s.caches[i], err = start(ctx, s.addresses[i], os.Args[0], "cache", s.addresses[i])
+	s.caches[i], err = start(ctx, s.addresses[i], serves, os.Args[0], "cache", s.addresses[i])
 	return err
 }
 
-// open starts the servers at an address that has an RDMA device.
-func (s *stage) open(ctx context.Context) error {
-	host, err := deviceAddress(ctx)
-	if err != nil {
-		return err
+// open starts the servers.
+func (s *stage) open(ctx context.Context, host string) error {
+	if host == "" {
+		at, err := deviceAddress(ctx)
+		if err != nil {
+			return err
+		}
+		host = at.String()
 	}
 	for _, port := range []string{"7481", "7482", "11211"} {
-		s.addresses = append(s.addresses, net.JoinHostPort(host.String(), port))
+		s.addresses = append(s.addresses, net.JoinHostPort(host, port))
 	}
 	for _, at := range s.addresses[:2] {
-		c, err := start(ctx, at, os.Args[0], "cache", at)
+		c, err := start(ctx, at, serves, os.Args[0], "cache", at)
 		if err != nil {
 			return err
 		}
@@ -112,7 +117,7 @@ func (s *stage) open(ctx context.Context) error {
 		fmt.Println("memcached is not installed here: the cache stands alone")
 		return nil
 	}
-	s.memcached, err = start(ctx, s.addresses[2], program, "-l", host.String(), "-p", "11211", "-U", "0", "-u", "root", "-m", "64")
+	s.memcached, err = start(ctx, s.addresses[2], listens, program, "-l", host, "-p", "11211", "-U", "0", "-u", "root", "-m", "64")
 	return err
 }
 
@@ -142,24 +147,42 @@ func deviceAddress(ctx context.Context) (netip.Addr, error) {
 	return netip.Addr{}, errors.New("no IPv4 address of an RDMA device")
 }
 
-// start starts a process, which ends with this one, and waits until it listens.
-func start(ctx context.Context, at, program string, args ...string) (*exec.Cmd, error) {
+// start starts a process, which ends with this one, and waits until it is ready at its address.
+func start(ctx context.Context, at string, ready func(ctx context.Context, at string) error, program string, args ...string) (*exec.Cmd, error) {
 	c := exec.CommandContext(ctx, program, args...)
 	c.Stderr = os.Stderr
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := c.Start(); err != nil {
 		return nil, err
 	}
-	var d net.Dialer
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		conn, err := d.DialContext(ctx, "tcp", at)
+		err := ready(ctx, at)
 		if err == nil {
-			return c, conn.Close()
+			return c, nil
 		}
 		if ctx.Err() != nil || time.Now().After(end) {
-			return nil, errors.Join(fmt.Errorf("%s does not listen: %w", program, err), kill(c))
+			return nil, errors.Join(fmt.Errorf("%s is not ready: %w", program, err), kill(c))
 		}
 	}
+}
+
+func listens(ctx context.Context, at string) error {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", at)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// serves returns an error if a server of the cache takes no clients yet: while it opens its device it listens too, and resets
+// connections.
+func serves(ctx context.Context, at string) error {
+	c, err := cache.Dial(ctx, at, cache.Config{})
+	if err != nil {
+		return err
+	}
+	return c.Close()
 }
 
 // kill kills a process, which has no time to say goodbye. One that has ended is no error.

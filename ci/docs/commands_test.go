@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/ci/etcd"
 )
 
 // elsewhere says of commands that are not executed here why not.
@@ -152,6 +154,38 @@ var acts = []act{
 		want: []string{"STORED", "VALUE colour 0 4\nblue\nEND", "10.77.0.2:7481  serving", "VALUE colour 0 7\nblueish\nEND"},
 	},
 	{
+		name: "cluster",
+		commands: []string{
+			"etcd --data-dir build/etcd",
+			"make simhca && go build -o build/ ./cmd/rdmacached ./cmd/rdmactl",
+			"SIMHCA=mlx5@trial SIMHCA_ADDRESS=127.0.0.11 LD_PRELOAD=build/simhca.so build/rdmacached -config build/a.json",
+			"SIMHCA=mlx5@trial SIMHCA_ADDRESS=127.0.0.12 LD_PRELOAD=build/simhca.so build/rdmacached -config build/b.json",
+			"SIMHCA=mlx5@trial SIMHCA_ADDRESS=127.0.0.13 LD_PRELOAD=build/simhca.so build/rdmacached -config build/c.json",
+			"build/rdmactl cache 127.0.0.11:9481 127.0.0.12:9481 127.0.0.13:9481",
+			"build/rdmacached drain -config build/a.json b",
+			"build/rdmacached undrain -config build/a.json b",
+		},
+		// The configuration is the document's, with another port of etcd.
+		script: `make simhca && go build -o build/ ./cmd/rdmacached ./cmd/rdmactl
+			trap 'kill $pids; wait' EXIT
+			$etcd --data-dir $tmp/etcd --listen-client-urls http://127.0.0.1:23790 --advertise-client-urls http://127.0.0.1:23790 --listen-peer-urls http://127.0.0.1:23800 2> $tmp/etcd.log &
+			pids=$!
+			sed -n '/^[` + "`" + `]*json$/,/^[` + "`" + `]*$/p' docs/cluster.md | sed '1d; $d; s/:2379/:23790/' > $tmp/a.json
+			sed 's/127.0.0.11/127.0.0.12/g; s/"a"/"b"/' $tmp/a.json > $tmp/b.json
+			sed 's/127.0.0.11/127.0.0.13/g; s/"a"/"c"/' $tmp/a.json > $tmp/c.json
+			for i in a:11 b:12 c:13; do
+				SIMHCA=mlx5@trial-$$ SIMHCA_ADDRESS=127.0.0.${i#*:} LD_PRELOAD=build/simhca.so build/rdmacached -config $tmp/${i%:*}.json &
+				pids="$pids $!"
+			done
+			show() { build/rdmactl cache 127.0.0.11:9481 127.0.0.12:9481 127.0.0.13:9481; }
+			until show | grep 'prod *c *127.0.0.13:7481.* 341 *member'; do sleep 0.5; done
+			build/rdmacached drain -config $tmp/a.json b
+			show
+			build/rdmacached undrain -config $tmp/a.json b
+			show`,
+		want: []string{"b has 0 shards", "draining", "b has 341 shards"},
+	},
+	{
 		name: "hardware",
 		commands: []string{
 			"go build -o build/rdmactl ./cmd/rdmactl",
@@ -189,6 +223,8 @@ func TestCommandsRun(t *testing.T) {
 		t.Skip("boots virtual machines: set RXELAB to a built rxelab, as make test does")
 	}
 	tmp := t.TempDir()
+	server, err := etcd.Path(t.Context())
+	require.NoError(t, err)
 	for _, a := range acts {
 		t.Run(a.name, func(t *testing.T) {
 			// None takes a minute, on most machines; one that hangs is to say where.
@@ -196,7 +232,7 @@ func TestCommandsRun(t *testing.T) {
 			defer cancel()
 			c := exec.CommandContext(ctx, "sh", "-e", "-c", cmp.Or(a.script, strings.Join(a.commands, "\n")))
 			c.Dir = root
-			c.Env = append(os.Environ(), "rxelab="+rxelab, "tmp="+tmp, "MAKEFLAGS=")
+			c.Env = append(os.Environ(), "rxelab="+rxelab, "etcd="+server, "tmp="+tmp, "MAKEFLAGS=")
 			c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 			c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGINT) } // the lab passes it on
 			c.WaitDelay = 20 * time.Second

@@ -1,42 +1,16 @@
 package etcd
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/goverbs/goverbs/ci/internal/cache"
-	"github.com/goverbs/goverbs/ci/internal/debian"
 )
-
-// Path returns the program: $ETCD, or that of the host's release of Debian, or else of Debian 13.
-func Path(ctx context.Context) (string, error) {
-	if p := os.Getenv("ETCD"); p != "" {
-		return p, nil
-	}
-	_, release := debian.Host()
-	if release == "" {
-		release = "trixie"
-	}
-	folder, err := cache.Dir()
-	if err != nil {
-		return "", err
-	}
-	tree, err := debian.Unpack(ctx, folder, release, runtime.GOARCH, "etcd-server")
-	if err != nil {
-		return "", fmt.Errorf("etcd: %w", err)
-	}
-	return filepath.Join(tree, "usr", "bin", "etcd"), nil
-}
 
 // Server is an etcd of one member.
 type Server struct {
@@ -47,14 +21,26 @@ type Server struct {
 // Start starts an etcd that ends with the test, and waits until it replies.
 func Start(t testing.TB) *Server {
 	t.Helper()
+	return start(t, "http")
+}
+
+// StartTLS starts an etcd that speaks https, with more arguments, such as --cert-file.
+func StartTLS(t testing.TB, args ...string) *Server {
+	t.Helper()
+	return start(t, "https", args...)
+}
+
+func start(t testing.TB, scheme string, args ...string) *Server {
+	t.Helper()
 	path, err := Path(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{URL: free(t)}
-	peer := free(t)
+	s := &Server{URL: scheme + "://" + free(t)}
+	peer := "http://" + free(t)
 	s.cmd = exec.Command(path, "--name", "a", "--data-dir", t.TempDir(), "--listen-client-urls", s.URL, "--advertise-client-urls", s.URL,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "a="+peer)
+	s.cmd.Args = append(s.cmd.Args, args...)
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	s.cmd.Stderr = t.Output() // of tests that fail
 	s.cmd.Stdout = s.cmd.Stderr
@@ -99,6 +85,13 @@ func (s *Server) signal(t testing.TB, signal syscall.Signal) {
 
 // healthy returns why the server does not serve.
 func (s *Server) healthy() error {
+	if address, secure := strings.CutPrefix(s.URL, "https://"); secure {
+		c, err := net.DialTimeout("tcp", address, time.Second)
+		if err == nil {
+			err = c.Close()
+		}
+		return err
+	}
 	client := http.Client{Timeout: time.Second}
 	r, err := client.Get(s.URL + "/health")
 	if err != nil {
@@ -111,12 +104,12 @@ func (s *Server) healthy() error {
 	return nil
 }
 
-// free returns a URL with a port that is free.
+// free returns an address with a port that is free.
 func free(t testing.TB) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	return "http://" + l.Addr().String()
+	return l.Addr().String()
 }

@@ -102,6 +102,9 @@ func (r *runner) simulations() []*job {
 	jobs = append(jobs,
 		&job{name: "simulated-preloaded", slots: 1, command: words("make --no-print-directory simulated-preloaded")},
 		&job{name: "simulated-fabric", slots: 1, needs: words("simulated-preloaded"), command: processes})
+	if !r.o.sanitize && !r.o.newer {
+		jobs = append(jobs, &job{name: "simulated-demo", slots: 1, needs: words("simulated-preloaded"), command: words("make --no-print-directory demo SIM=1")})
+	}
 	if r.debian == oldest && !r.o.sanitize { // docs/simhca.md
 		jobs = append(jobs, &job{name: "simulated-ucx", slots: 1, needs: words("simulated-preloaded"), command: words("make --no-print-directory simulated-ucx")})
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -105,17 +106,24 @@ func TestConfigRefuses(t *testing.T) {
 		`{"listen": ":1", "tenants": {"red": {"key": "k", "dc": {"responders": 100000}}}}`:                             "of tenant",
 
 		`{"listen": ":1", "cluster": {}}`: "name",
-		`{"listen": ":1", "cluster": {"name": "prod", "id": "H 1", "etcd": ["http://h:2379"], "advertise": "h:1"}}`:                           "id",
-		`{"listen": ":1", "cluster": {"name": "prod", "id": "h1", "advertise": "h:1"}}`:                                                       "etcd",
-		`{"listen": ":1", "cluster": {"name": "prod", "id": "h1", "etcd": ["https://h:2379"], "advertise": "h:1"}}`:                           "etcd",
-		`{"listen": ":1", "cluster": {"name": "prod", "id": "h1", "etcd": ["http://h:2379/x"], "advertise": "h:1"}}`:                          "etcd",
-		`{"listen": ":1", "cluster": {"name": "prod", "id": "h1", "etcd": ["http://h:2379"], "advertise": "0.0.0.0:1"}}`:                      "connect to",
-		`{"listen": ":1", "cluster": {"name": "prod", "id": "h1", "etcd": ["http://h:2379"], "advertise": "h:1", "weight": 101}}`:             "weight",
-		`{"listen": ":1", "cluster": {"name": "prod", "id": "h1", "etcd": ["http://h:2379"], "advertise": "h:1", "ttl": "500ms"}}`:            "TTL",
-		`{"listen": ":1", "cluster": {"name": "prod", "id": "h1", "etcd": ["http://h:2379"], "advertise": "h:1", "zone": "a b"}}`:             "zone",
-		`{"listen": ":1", "snapshot": "s", "cluster": {"name": "prod", "id": "h1", "etcd": ["http://h:2379"], "advertise": "h:1"}}`:           "exclude",
-		`{"listen": ":1", "gateway": {"listen": ":2"}, "cluster": {"name": "p", "id": "a", "etcd": ["http://h:1"], "advertise": "h:1"}}`:      "exclude",
-		`{"listen": ":1", "tenants": {"red": {"key": "k"}}, "cluster": {"name": "p", "id": "a", "etcd": ["http://h:1"], "advertise": "h:1"}}`: "exclude",
+		`{"listen": ":1", "cluster": {"name": "prod", "id": "H 1", "etcd": ["http://h:2379"], "advertise": "h:1"}}`:                                      "id",
+		`{"listen": ":1", "cluster": {"name": "prod", "id": "h1", "advertise": "h:1"}}`:                                                                  "etcd",
+		`{"listen": ":1", "cluster": {"name": "prod", "id": "h1", "etcd": ["ftp://h:2379"], "advertise": "h:1"}}`:                                        "etcd",
+		`{"listen": ":1", "cluster": {"name": "p", "id": "a", "etcd": ["https://h:1", "http://h:2"], "advertise": "h:1"}}`:                               "some of https",
+		`{"listen": ":1", "cluster": {"name": "p", "id": "a", "etcd": ["https://h:1"], "advertise": "h:1", "certificate": "c"}}`:                         "belong together",
+		`{"listen": ":1", "cluster": {"name": "p", "id": "a", "etcd": ["https://h:1"], "advertise": "h:1", "certificate": "c", "certificate_key": "k"}}`: "cluster.certificate",
+		`{"listen": ":1", "cluster": {"name": "p", "id": "a", "etcd": ["https://h:1"], "advertise": "h:1", "ca": "none"}}`:                               "cluster.ca",
+		`{"listen": ":1", "cluster": {"name": "p", "id": "a", "etcd": ["https://h:1"], "advertise": "h:1", "ca": "config.go"}}`:                          "no certificate",
+		`{"listen": ":1", "cluster": {"name": "p", "id": "a", "etcd": ["https://h:1"], "advertise": "h:1", "user": "u"}}`:                                "belong together",
+		`{"listen": ":1", "cluster": {"name": "p", "id": "a", "etcd": ["https://h:1"], "advertise": "h:1", "user": "u", "password": "none"}}`:            "cluster.password",
+		`{"listen": ":1", "cluster": {"name": "prod", "id": "h1", "etcd": ["http://h:2379/x"], "advertise": "h:1"}}`:                                     "etcd",
+		`{"listen": ":1", "cluster": {"name": "prod", "id": "h1", "etcd": ["http://h:2379"], "advertise": "0.0.0.0:1"}}`:                                 "connect to",
+		`{"listen": ":1", "cluster": {"name": "prod", "id": "h1", "etcd": ["http://h:2379"], "advertise": "h:1", "weight": 101}}`:                        "weight",
+		`{"listen": ":1", "cluster": {"name": "prod", "id": "h1", "etcd": ["http://h:2379"], "advertise": "h:1", "ttl": "500ms"}}`:                       "TTL",
+		`{"listen": ":1", "cluster": {"name": "prod", "id": "h1", "etcd": ["http://h:2379"], "advertise": "h:1", "zone": "a b"}}`:                        "zone",
+		`{"listen": ":1", "snapshot": "s", "cluster": {"name": "prod", "id": "h1", "etcd": ["http://h:2379"], "advertise": "h:1"}}`:                      "exclude",
+		`{"listen": ":1", "gateway": {"listen": ":2"}, "cluster": {"name": "p", "id": "a", "etcd": ["http://h:1"], "advertise": "h:1"}}`:                 "exclude",
+		`{"listen": ":1", "tenants": {"red": {"key": "k"}}, "cluster": {"name": "p", "id": "a", "etcd": ["http://h:1"], "advertise": "h:1"}}`:            "exclude",
 	} {
 		_, err := parseConfig([]byte(text))
 		require.ErrorContains(t, err, why, text)
@@ -258,4 +266,41 @@ func machineMemory(t *testing.T) uint64 {
 	_, err = fmt.Sscanf(string(b), "MemTotal: %d kB", &kib)
 	require.NoError(t, err)
 	return kib << 10
+}
+
+// What is in the files for etcd is in the configuration of the membership.
+func TestClusterConfig(t *testing.T) {
+	password := filepath.Join(t.TempDir(), "password")
+	require.NoError(t, os.WriteFile(password, []byte("secret\n"), 0o600))
+	parse := func() (config, error) {
+		return parseConfig(fmt.Appendf(nil, `{"listen": ":1", "cluster": {"name": "p", "id": "a", "etcd": ["https://h:1"], "advertise": "h:1",
+			"user": "u", "password": %q}}`, password))
+	}
+	c, err := parse()
+	require.NoError(t, err)
+	m, err := c.Cluster.member([]byte("key"), nil)
+	require.NoError(t, err)
+	require.Equal(t, []string{"u", "secret", "key"}, []string{m.User, m.Password, string(m.Client.Key)})
+	require.Nil(t, m.TLS, "the authorities of this host")
+	require.NoError(t, os.WriteFile(password, []byte(" \n"), 0o600))
+	_, err = parse()
+	require.ErrorContains(t, err, "is empty")
+}
+
+// The commands for operators need a file with a cluster, and at most one id.
+func TestOperateRefuses(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rdmacached.json")
+	require.NoError(t, os.WriteFile(file, []byte(`{"listen": ":1"}`), 0o600))
+	for _, c := range []struct {
+		args []string
+		why  string
+	}{
+		{nil, "usage: rdmacached drain"},
+		{[]string{"-config", file, "a", "b"}, "usage"},
+		{[]string{"-config", file}, `there is no "cluster"`},
+		{[]string{"-config", file + "x"}, "no such file"},
+		{[]string{"-weight", "1"}, "not defined"},
+	} {
+		require.ErrorContains(t, operate(t.Context(), "drain", c.args, io.Discard), c.why)
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache/cacheprom"
+	"github.com/goverbs/goverbs/cache/cluster"
 	"github.com/goverbs/goverbs/cache/gateway"
 	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/internal/prom"
@@ -27,7 +28,7 @@ func exported(t *testing.T) map[string][]string {
 	desc := regexp.MustCompile(`fqName: "([^"]*)".*variableLabels: \{([^}]*)\}`)
 	for _, c := range []prometheus.Collector{
 		prom.New[server.Stats]("rdmacached_", slices.Concat(metrics, distributions), "tenant", nil),
-		prom.New[server.Refused]("rdmacached_", refused, "", nil),
+		prom.New[server.Refused]("rdmacached_", refused, "", nil), prom.New[cluster.Status]("rdmacached_cluster_", memberMetrics, "", nil),
 		gatewayCollector(g), shortages(), cacheprom.New(nil), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	} {
 		ch := make(chan *prometheus.Desc, 100)
@@ -108,7 +109,8 @@ func TestDashboard(t *testing.T) {
 		}
 	}
 	for _, n := range []string{"rdmacached_evicted_age_seconds_bucket", "rdmacached_size_range_bytes", "rdmacached_clients", "rdmacached_connections_refused_total",
-		"rdmacached_quarantine_bytes", "rdmacached_request_seconds_bucket", "cache_client_operation_seconds_bucket", "rdmacached_gateway_connections_rejected_total"} {
+		"rdmacached_quarantine_bytes", "rdmacached_request_seconds_bucket", "cache_client_operation_seconds_bucket", "rdmacached_gateway_connections_rejected_total",
+		"rdmacached_cluster_shards", "rdmacached_cluster_left_seconds", "rdmacached_cluster_takeovers_total"} {
 		require.Contains(t, seen, n)
 	}
 }

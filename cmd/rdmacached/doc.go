@@ -69,12 +69,13 @@
 // cluster). Clients name one or more of them ([github.com/goverbs/goverbs/cache.DialCluster]), and learn of the others:
 //
 //	"cluster": {"name": "prod", "id": "h1", "etcd": ["http://10.77.0.2:2379"], "advertise": "10.77.0.2:7481",
-//		"weight": 1, "zone": "a", "ttl": "3s", "drain": "60s"}
+//		"weight": 1, "zone": "a", "ttl": "3s", "drain": "60s", "ca": "", "certificate": "", "certificate_key": "", "user": "", "password": ""}
 //
-// "id" names this server for good, and "advertise" is its address for clients and other members. All members need the
-// same "key". "weight" is its part of the keys, by default 1; "drain" is how long a server that ends may take to hand over
-// its keys. When a server is silent for 1.1 "ttl" the others take over its keys, without records. There can be no
-// tenants, snapshot or gateway yet. A changed key file applies to the member's own connections after a restart.
+// "id" names this server for good, and "advertise" is its address for clients and other members. All members need the same
+// "key"; a changed key file applies to a member's own connections after a restart. "weight" is its part of the keys, by default
+// 1; "drain" is how long a server that ends may take to hand over its keys. When a server is silent for 1.1 "ttl" the others take
+// over its keys, without records. "ca", "certificate", "certificate_key" and "password" are files, for an etcd with https and
+// users. There can be no tenants, snapshot or gateway. docs/cluster.md has more, such as "rdmacached drain" and "undrain".
 //
 // # Signals
 //
@@ -90,10 +91,10 @@
 // "snapshot", and the next start loads them: values, flags, CAS numbers, and the time they have left,
 // less the time between.
 //
-// A snapshot is loaded only once, so after a crash the cache is empty. It is also empty if the snapshot is damaged or has
-// another format; that is logged as an error, and the file stays with the ending .taken, or .taken.1 and so on. The
-// daemon does not start, and -check fails, if the snapshot could not be written. Do not restore old ones: values may have
-// changed.
+// A snapshot is loaded only once, so after a crash the cache is empty. It is also empty if the
+// snapshot is damaged or has another format; that is logged as an error, and the file stays with the
+// ending .taken, or .taken.1 and so on. The daemon does not start, and -check fails, if the snapshot
+// could not be written. Do not restore old snapshots: their values may have changed since.
 //
 // # A proxy
 //

@@ -40,6 +40,10 @@ func main() {
 		end(err)
 		return
 	}
+	if len(os.Args) > 1 && operators[os.Args[1]] {
+		end(operate(ctx, os.Args[1], os.Args[2:], os.Stderr))
+		return
+	}
 	path := flag.String("config", "", "the configuration `file`")
 	check := flag.Bool("check", false, "check the configuration and the files that it names, without the device, and end")
 	flag.Parse()
@@ -57,7 +61,7 @@ func end(err error) {
 
 func start(ctx context.Context, path string, check bool, hup <-chan os.Signal) error {
 	if path == "" || flag.NArg() > 0 {
-		return errors.New("usage: rdmacached -config file [-check], or rdmacached proxy -server address (rdmacached proxy -h has its flags), or rdmacached -version")
+		return errors.New("usage: rdmacached -config file [-check], rdmacached drain -config file [id], rdmacached proxy -server address (rdmacached proxy -h has its flags), or rdmacached -version")
 	}
 	c, err := readConfig(path)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/goverbs/goverbs/cache/cluster"
 	"github.com/goverbs/goverbs/cache/gateway"
 	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/cmd/internal/cachestatus"
@@ -135,8 +136,8 @@ func (d *service) web() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(r, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
-		if d.stopping.Load() {
-			http.Error(w, stopping, http.StatusServiceUnavailable)
+		if why := d.unready(); why != "" {
+			http.Error(w, why, http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")
@@ -155,6 +156,19 @@ const hotKeys = 10
 
 const stopping = "stopping"
 
+// unready returns why the daemon does not serve, or nothing.
+func (d *service) unready() string {
+	if d.stopping.Load() {
+		return stopping
+	}
+	if d.member != nil {
+		if s := d.member.Status().State; s == cluster.Joining || s == cluster.Silent {
+			return string(s)
+		}
+	}
+	return ""
+}
+
 // status returns what rdmactl shows.
 func (d *service) status() cachestatus.Status {
 	s := cachestatus.Status{Listens: d.rdma.Addr().String(), State: "serving", Seconds: time.Since(d.begun).Seconds()}
@@ -172,6 +186,7 @@ func (d *service) status() cachestatus.Status {
 	if d.stopping.Load() {
 		s.State = stopping
 	}
+	s.Cluster = memberStatus(d.member)
 	if d.gateway != nil {
 		s.For = d.config.Gateway.Tenant
 		s.Gateway, s.Commands = d.listener.Addr().String(), d.gateway.Stats()

@@ -105,6 +105,9 @@ func (a cacheResult) text(w io.Writer) error {
 	if err := t.write(w); err != nil {
 		return err
 	}
+	if err := a.cluster(w); err != nil {
+		return err
+	}
 	return a.hot(w)
 }
 
@@ -115,6 +118,52 @@ func (s *cacheServer) cells(name string, n *server.Stats, gateway bool) []any {
 }
 
 func (s *cacheServer) up() time.Duration { return time.Duration(s.Seconds) * time.Second }
+
+// cluster shows the servers that are members of a cluster, and the table of shards of the one with the latest.
+func (a cacheResult) cluster(w io.Writer) error {
+	var t table
+	t.row("SERVER", "CLUSTER", "ID", "STATE", "EPOCH", "SHARDS", "TO MOVE", "DEADLINE", "CAME", "GIVEN", "TAKEOVERS", "PROMISES", "ETCD", "MISSED")
+	latest := make(map[string]*cachestatus.Cluster)
+	var names []string
+	for i := range a {
+		c := a[i].Cluster
+		if c == nil {
+			continue
+		}
+		t.row(a[i].Listens, c.Name, c.ID, c.State, c.Epoch, c.Shards, c.Planned, fmt.Sprintf("%.1fs", c.Left), c.Moves, c.Given, c.Takeovers, c.Promises,
+			fmt.Sprintf("%.1fms", 1000*c.Beat), percent(c.Missed, c.Beats+c.Missed))
+		switch before := latest[c.Name]; {
+		case before == nil:
+			names = append(names, c.Name)
+			fallthrough
+		case before.Epoch < c.Epoch:
+			latest[c.Name] = c
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	var members table
+	members.row("CLUSTER", "MEMBER", "ADDRESS", "ZONE", "WEIGHT", "SHARDS", "STATE")
+	for _, name := range names {
+		for _, m := range latest[name].Members {
+			state := "member"
+			if m.Draining {
+				state = "draining"
+			}
+			members.row(name, m.ID, m.Address, m.Zone, m.Weight, m.Shards, state)
+		}
+	}
+	for _, one := range []*table{&t, &members} {
+		if _, err := fmt.Fprintln(w); err != nil {
+			return err
+		}
+		if err := one.write(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // hot shows the keys that are asked for most, if there are any.
 func (a cacheResult) hot(w io.Writer) error {

@@ -178,3 +178,30 @@ func TestCacheOfAServerThatHangs(t *testing.T) {
 	require.Equal(t, 2, strings.Count(out.String(), "no reply"), out.String())
 	require.Contains(t, out.String(), "10.77.0.2:7481")
 }
+
+// Of members the table of shards is shown once, that of the latest epoch.
+func TestCacheCluster(t *testing.T) {
+	two := []cachestatus.Member{{ID: "h1", Address: "10.77.0.2:7481", Weight: 1, Shards: 1000}, {ID: "h2", Address: "10.77.0.3:7481", Zone: "b", Weight: 2, Draining: true, Shards: 24}}
+	clusters := []*cachestatus.Cluster{
+		{Name: "prod", ID: "h1", State: "member", Epoch: 1001, Shards: 1000, Planned: 24, Left: 2.71, Moves: 976, Given: 3, Beats: 99, Missed: 1, Beat: 0.0025, Members: two},
+		{Name: "prod", ID: "h2\n", State: "no quorum", Epoch: 1000, Members: two[:1]},
+		nil,
+	}
+	var args []string
+	for _, c := range clusters {
+		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			require.NoError(t, json.NewEncoder(w).Encode(cachestatus.Status{Listens: "10.77.0.2:7481", Cluster: c}))
+		}))
+		defer web.Close()
+		args = append(args, strings.TrimPrefix(web.URL, "http://"))
+	}
+	var out, errOut bytes.Buffer
+	require.Zero(t, run(context.Background(), append([]string{"cache"}, args...), &out, &errOut), errOut.String())
+	require.Regexp(t, `10\.77\.0\.2:7481 +prod +h1 +member +1001 +1000 +24 +2\.7s +976 +3 +0 +0 +2\.5ms +1\.0%\n`, out.String())
+	require.Regexp(t, `10\.77\.0\.2:7481 +prod +h2\? +no quorum +1000 `, out.String())
+	require.Regexp(t, `STATE\nprod +h1 +10\.77\.0\.2:7481 +- +1 +1000 +member\nprod +h2 +10\.77\.0\.3:7481 +b +2 +24 +draining\n$`, out.String())
+
+	out.Reset()
+	require.Zero(t, run(context.Background(), []string{"cache", args[2]}, &out, &errOut))
+	require.NotContains(t, out.String(), "CLUSTER")
+}

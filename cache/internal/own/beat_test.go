@@ -51,7 +51,7 @@ func joined(t *testing.T, p *place.Placement, life place.Life) *place.Placement 
 
 func moved(t *testing.T, p *place.Placement, shard int, to place.Life) *place.Placement {
 	t.Helper()
-	next, err := p.Move(shard, to)
+	next, err := p.Move(to, shard)
 	require.NoError(t, err)
 	return next
 }

@@ -36,17 +36,30 @@ func (s *Server) Closed(i int, version uint32, now time.Duration) bool {
 	return h.state == closed && h.version == version
 }
 
-// Release returns the placement in which the next owner of a closed shard owns it, after that has confirmed that
-// it has all records of the closing. The caller sends the transaction that compares the known placement
-// and writes this one. While there is no reply, or another change of the placement came first, the
-// caller releases the shard again.
-func (s *Server) Release(i int, epoch, version uint32) (next *place.Placement, ok bool) {
-	h := &s.shards[i]
-	if h.state != closed || h.epoch != epoch || h.version != version {
-		return nil, false
+// Closing names the closing of a shard that its owner had in an epoch.
+type Closing struct {
+	Shard          int
+	Epoch, Version uint32
+}
+
+// Release returns the placement in which the next owner of closed shards owns them, after that has confirmed that
+// it has all records of the closings, which are for the same member. The caller sends the transaction that compares
+// the known placement and writes this one. While there is no reply, or another change of the placement came first, the
+// caller releases the shards again.
+func (s *Server) Release(all ...Closing) (next *place.Placement, ok bool) {
+	var to place.Life
+	shards := make([]int, len(all))
+	for i, c := range all {
+		h := &s.shards[c.Shard]
+		if h.state != closed || h.epoch != c.Epoch || h.version != c.Version || i > 0 && h.to != to {
+			return nil, false
+		}
+		to, shards[i] = h.to, c.Shard
 	}
-	h.sent = s.placement.Epoch
-	next, err := s.placement.Move(i, h.to)
+	for _, i := range shards {
+		s.shards[i].sent = s.placement.Epoch
+	}
+	next, err := s.placement.Move(to, shards...)
 	return next, err == nil
 }
 

@@ -289,7 +289,7 @@ func (s *simServer) imported(i int, epoch, version uint32, v value, from *simSer
 // release makes the next owner the owner, until it is known.
 func (s *simServer) release(i int, epoch, version uint32) {
 	s.every(300*time.Millisecond, func() bool {
-		next, ok := s.m.Release(i, epoch, version)
+		next, ok := s.m.Release(Closing{i, epoch, version})
 		if !ok {
 			return false
 		}

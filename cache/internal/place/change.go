@@ -110,14 +110,15 @@ func (p *Placement) Succeed(s Server) (*Placement, error) {
 	return n, nil
 }
 
-// Move returns the placement after the owner of a shard has handed it over to another member.
-func (p *Placement) Move(shard int, to Life) (*Placement, error) {
-	number := p.Number(to)
-	if number == 0 || number == p.Shards[shard].Owner {
-		return nil, fmt.Errorf("%w: %s with boot %d is no member, or owns shard %d", ErrChange, to.ID, to.Boot, shard)
+// Move returns the placement after the owner of shards has handed them over to another member.
+func (p *Placement) Move(to Life, shards ...int) (*Placement, error) {
+	number, n := p.Number(to), p.next()
+	for _, shard := range shards {
+		if number == 0 || number == p.Shards[shard].Owner {
+			return nil, fmt.Errorf("%w: %s with boot %d is no member, or owns shard %d", ErrChange, to.ID, to.Boot, shard)
+		}
+		n.own(shard, number, true)
 	}
-	n := p.next()
-	n.own(shard, number, true)
 	return n, nil
 }
 

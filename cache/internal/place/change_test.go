@@ -156,7 +156,7 @@ func TestTakeOver(t *testing.T) {
 
 func TestSucceed(t *testing.T) {
 	p := cluster(t, 1, 1)
-	p, err := p.Move(5, Life{"h2", 1})
+	p, err := p.Move(Life{"h2", 1}, 5)
 	require.NoError(t, err)
 	next := server(1, 3)
 	_, err = p.Succeed(next)
@@ -183,13 +183,13 @@ func TestSucceed(t *testing.T) {
 
 func TestMove(t *testing.T) {
 	p := cluster(t, 1, 1)
-	q, err := p.Move(5, Life{"h2", 1})
+	q, err := p.Move(Life{"h2", 1}, 5)
 	require.NoError(t, err)
 	require.Equal(t, Shard{2, p.Epoch + 1, true}, q.Shards[5])
 	require.Equal(t, p.Shards[6], q.Shards[6])
-	_, err = q.Move(5, Life{"h2", 1})
+	_, err = q.Move(Life{"h2", 1}, 5)
 	require.ErrorIs(t, err, ErrChange, "it has it")
-	_, err = q.Move(5, Life{"h1", 2})
+	_, err = q.Move(Life{"h1", 2}, 5)
 	require.ErrorIs(t, err, ErrChange, "no member")
 }
 
@@ -233,7 +233,7 @@ func TestChangesKeepItWhole(t *testing.T) {
 				boots[i]++
 			}
 		case 4:
-			next, err = p.Move(rng.IntN(Shards), life)
+			next, err = p.Move(life, rng.IntN(Shards))
 		case 5:
 			next, err = p.Drain(life, rng.IntN(2) == 0)
 		}
@@ -256,7 +256,7 @@ func TestOwned(t *testing.T) {
 	p := New([16]byte{1}, Shards, Server{Life: Life{"a", 1}, Address: "a:1", Weight: 1})
 	p, err := p.Join(Server{Life: Life{"b", 1}, Address: "b:1", Weight: 1})
 	require.NoError(t, err)
-	p, err = p.Move(7, Life{"b", 1})
+	p, err = p.Move(Life{"b", 1}, 7)
 	require.NoError(t, err)
 	require.Equal(t, [3]int{0, Shards - 1, 1}, [3]int{p.Owned(0), p.Owned(1), p.Owned(2)})
 }

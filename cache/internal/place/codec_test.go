@@ -29,7 +29,7 @@ func TestFormat(t *testing.T) {
 func TestFormatStays(t *testing.T) {
 	p := cluster(t, 1, 2)
 	p.Servers[1].Zone, p.Servers[1].State = "rack-2", Draining
-	p, err := p.Move(1, Life{"h2", 1})
+	p, err := p.Move(Life{"h2", 1}, 1)
 	require.NoError(t, err)
 	text, err := p.Format()
 	require.NoError(t, err)

@@ -40,7 +40,7 @@ func counts(p *Placement) map[uint8]int {
 func apply(t testing.TB, p *Placement, m Move) *Placement {
 	t.Helper()
 	require.Equal(t, m.From, p.Shards[m.Shard].Owner)
-	next, err := p.Move(m.Shard, p.Member(m.To).Life)
+	next, err := p.Move(p.Member(m.To).Life, m.Shard)
 	require.NoError(t, err)
 	return next
 }

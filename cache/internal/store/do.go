@@ -30,9 +30,11 @@ func (s *Store) do(now, number uint64, epoch uint32, q *kv.Request) wire.Reply {
 	default:
 		f := s.cfg.Secret.Fingerprint(q.Key)
 		id, r, ok := s.lookup(f, q.Key)
-		c := call{s: s, q: q, a: a, fingerprint: f, id: id, old: r, found: ok}
+		s.request = *q
+		c := call{s: s, q: &s.request, a: a, fingerprint: f, id: id, old: r, found: ok}
 		a.Status = c.do()
 		c.count(a.Status)
+		s.request = kv.Request{} // its bytes are the caller's
 	}
 	a.Clock, a.Seq = s.now, s.log.last
 	return *a

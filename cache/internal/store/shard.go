@@ -20,12 +20,13 @@ const (
 	listBytes = 32 << 10
 )
 
-// list lists records of a shard: see [wire.Listed]. The cursor is an item.
+// list lists records of shards: see [wire.Listed]. The cursor is an item. If the value is no set there are none.
 func (s *Store) list(q *kv.Request, a *wire.Reply) kv.Status {
+	shards, _ := place.ReadSet(q.Value)
 	out, id := s.scratch[:0], q.Initial
 	for n := uint64(len(s.items)); id < n && id-q.Initial < listSteps && len(out) < listBytes; id++ {
 		it := &s.items[id]
-		if it.version == 0 || uint64(it.shard) != q.Delta || s.isFlushed(it.version) || it.expiry != 0 && it.expiry <= s.now {
+		if it.version == 0 || !shards[it.shard] || s.isFlushed(it.version) || it.expiry != 0 && it.expiry <= s.now {
 			continue
 		}
 		r := wire.PeekRecord(s.arena.Bytes(it.place))
@@ -44,7 +45,7 @@ func (s *Store) list(q *kv.Request, a *wire.Reply) kv.Status {
 
 // Drop makes tombstones of the records of some shards, among n items from one on. It returns the next item to go on
 // with, or 0 when it has seen all. The shards have no changes meanwhile.
-func (s *Store) Drop(now uint64, shards *[place.Shards]bool, from, n int) (next int) {
+func (s *Store) Drop(now uint64, shards *place.Set, from, n int) (next int) {
 	s.advance(now)
 	for next = from; next < len(s.items) && next-from < n; next++ {
 		if it := &s.items[next]; it.version != 0 && shards[it.shard] {

@@ -14,9 +14,10 @@ import (
 // listAll returns what a store lists of a shard.
 func listAll(t *testing.T, s *Store, now uint64, shard int) map[string]wire.Listed {
 	t.Helper()
-	all := make(map[string]wire.Listed)
+	all, set := make(map[string]wire.Listed), place.Set{}
+	set[shard] = true
 	for cursor := uint64(0); ; {
-		a := do(s, now, wire.Request{Request: kv.Request{Op: wire.OpList, Delta: uint64(shard), Initial: cursor}})
+		a := do(s, now, wire.Request{Request: kv.Request{Op: wire.OpList, Value: set.Append(nil), Initial: cursor}})
 		require.Equal(t, kv.OK, a.Status)
 		for rest := a.Value; len(rest) > 0; {
 			l, r, err := wire.ReadListed(rest)
@@ -55,7 +56,7 @@ func TestShards(t *testing.T) {
 	for key := range listAll(t, s, 11, shard) {
 		require.Zero(t, all[key].Left, "others have expired")
 	}
-	var dropped [place.Shards]bool
+	dropped := place.Set{}
 	dropped[shard] = true
 	for next, steps := s.Drop(11, &dropped, 0, 100), 1; next != 0; steps++ {
 		require.Equal(t, 100*steps, next)
@@ -79,7 +80,7 @@ func TestListInParts(t *testing.T) {
 	for i := range n {
 		require.Equal(t, kv.OK, do(s, 1, set(fmt.Sprintf("%0200d", i), "")).Status)
 	}
-	first := do(s, 1, wire.Request{Request: kv.Request{Op: wire.OpList}})
+	first := do(s, 1, wire.Request{Request: kv.Request{Op: wire.OpList, Value: (&place.Set{0: true}).Append(nil)}})
 	require.NotZero(t, first.Number)
 	require.InDelta(t, listBytes, len(first.Value), wire.MaxListed)
 	require.Len(t, listAll(t, s, 1, 0), n)

@@ -65,6 +65,7 @@ type Store struct {
 	crowd    [][]byte
 	scratch  []byte
 	reply    wire.Reply // of Do
+	request  kv.Request // that it carries out
 	longest  int        // of the records of late
 	pinned   uint32     // an item that must not be moved just now
 	stats    Stats
@@ -180,12 +181,12 @@ func (s *Store) lookup(fingerprint uint64, key []byte) (uint32, wire.Record, boo
 		if string(r.Key) != string(key) {
 			continue
 		}
-		if r.Expired(s.now) {
-			s.expired(e.Item)
+		if s.isFlushed(e.Version) {
 			s.remove(e.Item)
 			break
 		}
-		if s.isFlushed(e.Version) {
+		if r.Expired(s.now) {
+			s.expired(e.Item)
 			s.remove(e.Item)
 			break
 		}

@@ -540,13 +540,3 @@ func TestHorizonOfClients(t *testing.T) {
 		require.Equal(t, want, s.horizon())
 	}
 }
-
-// A number of another CAS is not changed; of an empty value the number is not compared, as with memcached.
-func TestArithComparesCAS(t *testing.T) {
-	s := newStore(t, 4, Config{})
-	for value, want := range map[string]kv.Status{"1": kv.Exists, "": kv.NotNumeric} {
-		require.Equal(t, kv.OK, do(s, 1, set("n", value)).Status)
-		q := wire.Request{Request: kv.Request{Op: kv.OpArith, Key: []byte("n"), Delta: 3, Want: kv.WantCompare, CAS: 99}}
-		require.Equal(t, want, do(s, 1, q).Status, "%q", value)
-	}
-}

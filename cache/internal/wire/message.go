@@ -85,7 +85,7 @@ func open(src []byte, k Kind, fixed int) (epoch uint32, body []byte, err error) 
 
 // What only servers of a cluster execute.
 const (
-	OpList    = kv.OpFlush + 1 + iota // requests the keys of a shard: see [Listed]
+	OpList    = kv.OpFlush + 1 + iota // requests the keys of shards: see [Listed]
 	OpGrant                           // requests the time until which READs count, of the server's clock: Number of the reply
 	OpPromise                         // is of another server: its value is of package cluster, and so is the reply's
 )

@@ -14,9 +14,9 @@ func ReadPlacement(src []byte) (placement []byte, err error) {
 	return placement, err
 }
 
-// Listed is what a list of the records of a shard has of one of them. The reply to [OpList] has in Value
+// Listed is what a list of the records of shards has of one of them. The reply to [OpList] has in Value
 // as many as fit, and in Number the cursor of the next request, 0 at the end. The request has the
-// shard in Delta, and the cursor in Initial.
+// shards in Value, as package place writes a set, and the cursor in Initial.
 type Listed struct {
 	Key     []byte
 	CAS     uint64

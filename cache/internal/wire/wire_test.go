@@ -188,7 +188,7 @@ func messages() map[string][]byte {
 	return map[string][]byte{
 		"request": AppendRequest(nil, &Request{ID: 1, Epoch: 10, Request: kv.Request{Op: kv.OpSet, Want: kv.WantTouch, Flags: 3, Expiry: -4, Vivify: 5, Recache: 6, CAS: 7, Delta: 8, Initial: 9, Key: []byte("k"), Value: []byte("v")}}),
 		"flush":   AppendRequest(nil, &Request{ID: 1, Placement: 3, Request: kv.Request{Op: kv.OpFlush}}),
-		"list":    AppendRequest(nil, &Request{ID: 1, Request: kv.Request{Op: OpList, Delta: 5, Initial: 6}}),
+		"list":    AppendRequest(nil, &Request{ID: 1, Request: kv.Request{Op: OpList, Value: []byte{5}, Initial: 6}}),
 		"reply":   AppendReply(nil, &Reply{ID: 1, Seq: 9, Entry: e, Epoch: 10, Reply: kv.Reply{Status: kv.OK, Bits: kv.ReplyWon, Flags: 3, CAS: 4, Expiry: 5, Clock: 6, Idle: 7, Number: 8, Value: []byte("v")}}),
 		"map":     AppendMap(nil, &Map{1, 2, 3, Secret{4, 5}, Where{6, 7}, 8, 9, 10, false, true}),
 		"alone":   AppendMap(nil, &Map{1, 2, 3, Secret{4, 5}, Where{6, 7}, 8, 9, 10, true, false}),

@@ -2,6 +2,8 @@
  * Processes of one fabric: a target, which is stopped, continued and killed, and requesters
  * that go on.
  */
+#include <sys/resource.h>
+
 #include "peer.h"
 
 static void one_sided(struct side *s)
@@ -162,6 +164,144 @@ static void many(struct side *s, const char *self)
 	}
 }
 
+static double used(void)
+{
+	struct rusage r;
+
+	CHECK(!getrusage(RUSAGE_SELF, &r));
+	return r.ru_utime.tv_sec + r.ru_stime.tv_sec + (r.ru_utime.tv_usec + r.ru_stime.tv_usec) / 1e6;
+}
+
+static void await_event(struct side *s)
+{
+	struct ibv_cq *cq;
+	void *user;
+
+	CHECK(!ibv_get_cq_event(s->channel, &cq, &user));
+	ibv_ack_cq_events(cq, 1);
+}
+
+static void rest(struct side *s)
+{
+	CHECK(!ibv_req_notify_cq(s->cq, 0));
+	usleep(200000);
+}
+
+static void post_extended(struct side *s)
+{
+	struct ibv_qp_ex *x = ibv_qp_to_qp_ex(s->qp);
+
+	ibv_wr_start(x);
+	x->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_rdma_read(x, s->peer.rkey, s->peer.at);
+	ibv_wr_set_sge(x, s->mr->lkey, (uintptr_t)s->memory, 8);
+	CHECK(!ibv_wr_complete(x));
+}
+
+static void fail(struct side *s)
+{
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_ERR };
+
+	CHECK(!ibv_modify_qp(s->qp, &a, IBV_QP_STATE));
+}
+
+/* Devices that have nothing to do for long take little of a CPU. */
+static void idle(void)
+{
+	double before;
+
+	usleep(300000);
+	before = used();
+	sleep(1);
+	CHECK(used() - before < 0.05);
+}
+
+/* They wake up for requests, for receives that end at once, for changes, and for those that other processes make. */
+static void woken(struct side *s, struct peer *p)
+{
+	enum { REQUEST, EXTENDED, CHANGE, RECEIVE, REFUSAL, CAUSES };
+	int quick[CAUSES] = {};
+	struct timespec start;
+
+	for (int i = 0; i < 10 * CAUSES; i++) {
+		int cause = i % CAUSES;
+
+		if (quick[cause] == 5)
+			continue;
+		if (cause >= CHANGE)
+			pair(s, p);
+		if (cause == CHANGE)
+			receive(s);
+		if (cause == RECEIVE)
+			fail(s);
+		if (cause == REFUSAL)
+			order(p, 'e');
+		rest(s);
+		clock_gettime(CLOCK_MONOTONIC, &start);
+		switch (cause) {
+		case REQUEST: post(s, IBV_WR_RDMA_READ, 0, 8, 0); break;
+		case EXTENDED: post_extended(s); break;
+		case CHANGE: fail(s); break;
+		case RECEIVE: receive(s); break;
+		case REFUSAL: post(s, IBV_WR_RDMA_READ, BYTES - 7, 8, 0); break;
+		}
+		await_event(s);
+		if (cause == REFUSAL)
+			obeyed(p);
+		quick[cause] += since(&start) < QUICK;
+		CHECK(done(s) == (cause == REFUSAL ? IBV_WC_REM_ACCESS_ERR : cause >= CHANGE ? IBV_WC_WR_FLUSH_ERR : IBV_WC_SUCCESS));
+		if (cause >= CHANGE)
+			pair(s, p);
+	}
+	for (int i = 0; i < CAUSES; i++)
+		CHECK(quick[i] == 5 || !fprintf(stderr, "cause %d: %d\n", i, quick[i]));
+}
+
+/* The file of the fabric's impairments. */
+static void rules(char *path, size_t n)
+{
+	const char *folder = access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm";
+
+	snprintf(path, n, "%s/simhca-fabric-%d/%s.impair", folder, (int)geteuid(), strchr(getenv("SIMHCA"), '@') + 1);
+}
+
+/* Nothing passes a rule that is older than the 5 ms after which devices look, even if they have rested. */
+static void ruled(struct side *s)
+{
+	char file[200], new[220];
+	struct ibv_wc wc;
+
+	rules(file, sizeof(file));
+	snprintf(new, sizeof(new), "%s.new", file);
+	for (int i = 0; i < 10; i++) {
+		FILE *f = fopen(new, "w");
+
+		CHECK(f && fputs("* * cut\n", f) >= 0 && !fclose(f));
+		usleep(200000);
+		CHECK(!rename(new, file));
+		usleep(6000);
+		post(s, IBV_WR_RDMA_READ, 0, 8, 0);
+		CHECK(!done_within(s, &wc, 0.001));
+		CHECK(!unlink(file));
+		CHECK(done(s) == IBV_WC_SUCCESS);
+	}
+}
+
+/* Requests whose packets are late, slow and lost are carried out all the same, and once. */
+static void impaired(struct side *s)
+{
+	char path[200];
+	FILE *f;
+
+	rules(path, sizeof(path));
+	CHECK(f = fopen(path, "w"));
+	CHECK(fprintf(f, "* * delay=50us rate=10Gbit loss=2%%\n") > 0 && !fclose(f));
+	usleep(50000);
+	one_sided(s);
+	CHECK(!unlink(path));
+	usleep(50000);
+}
+
 int main(int argc, char **argv)
 {
 	struct side s = {};
@@ -175,9 +315,18 @@ int main(int argc, char **argv)
 	pair(&s, &p);
 	one_sided(&s);
 	messages(&s, &p);
+	idle();
+	woken(&s, &p);
+	ruled(&s);
+	impaired(&s);
 	stopped(&s, &p);
 	refused(&s, &p);
 	deregistered(&s, &p);
+	end_peer(&p);
+	start(&p, argv[0]);
+	pair(&s, &p);
+	order(&p, 'U');
+	obeyed(&p);
 	end_peer(&p);
 	added(&s, argv[0]);
 	start(&p, argv[0]);

@@ -13,6 +13,9 @@
 
 enum { LONG = 300000, WORD = 4096, ADDS = 5000, QPS = 157 };
 
+/* From a rest to what wakes the devices up, in seconds; others may have the CPUs. */
+static const double QUICK = 0.002;
+
 static void post(struct side *s, enum ibv_wr_opcode op, uint64_t to, uint32_t len, uint64_t add)
 {
 	struct ibv_sge sge = { (uintptr_t)s->memory, len, s->mr->lkey };
@@ -29,17 +32,23 @@ static void post(struct side *s, enum ibv_wr_opcode op, uint64_t to, uint32_t le
 	CHECK(!ibv_post_send(s->qp, &w, &bad));
 }
 
+static double since(const struct timespec *start)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec - start->tv_sec + (now.tv_nsec - start->tv_nsec) / 1e9;
+}
+
 static bool done_within(struct side *s, struct ibv_wc *wc, double seconds)
 {
-	struct timespec now, start;
+	struct timespec start;
 	int n;
 
 	clock_gettime(CLOCK_MONOTONIC, &start);
-	while (!(n = ibv_poll_cq(s->cq, 1, wc))) {
-		clock_gettime(CLOCK_MONOTONIC, &now);
-		if (now.tv_sec - start.tv_sec + (now.tv_nsec - start.tv_nsec) / 1e9 > seconds)
+	while (!(n = ibv_poll_cq(s->cq, 1, wc)))
+		if (since(&start) > seconds)
 			return false;
-	}
 	CHECK(n == 1);
 	return true;
 }
@@ -147,6 +156,29 @@ static void use_many(struct side *s)
 	}
 }
 
+/* Requests of a program that goes past the library: after the first one its devices do not rest. */
+static void unseen(struct side *s)
+{
+	struct timespec start;
+	int quick = 0;
+
+	for (int i = 0; i < 11 && quick < 5; i++) {
+		struct ibv_sge sge = { (uintptr_t)s->memory, 8, s->mr->lkey };
+		struct ibv_send_wr *bad, w = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_READ, .send_flags = IBV_SEND_SIGNALED,
+			.wr.rdma = { s->peer.at, s->peer.rkey } };
+		struct ibv_wc wc;
+
+		usleep(200000);
+		clock_gettime(CLOCK_MONOTONIC, &start);
+		CHECK(!s->library.post_send(s->qp, &w, &bad));
+		while (!s->library.poll_cq(s->cq, 1, &wc))
+			CHECK(since(&start) < 1);
+		CHECK(wc.status == IBV_WC_SUCCESS);
+		quick += i && since(&start) < QUICK;
+	}
+	CHECK(quick == 5);
+}
+
 static void obey(int fd)
 {
 	struct side s = {};
@@ -205,6 +237,9 @@ static void obey(int fd)
 			break;
 		case 'W': case 'R': case 'A': case 'S': case 'T':
 			forever(&s, order);
+			break;
+		case 'U':
+			unseen(&s);
 			break;
 		case 'Q':
 			make_many(&s, fd);

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Debian's unchanged perftest between two processes, with each operation of RC and with UD.
 set -u
+. cgo/simhca/testdata/listens.sh
 export SIMHCA=mlx5@test-$$
 preload=$PWD/build/simhca.so
 logs=$(mktemp -d)
@@ -12,11 +13,7 @@ start() {
 	port=$((port + 1))
 	LD_PRELOAD=$preload "$@" -p $port >"$logs/server" 2>&1 &
 	server=$!
-	hex=$(printf ':%04X' $port)
-	until grep -q "$hex 0*:0000 0A" /proc/net/tcp /proc/net/tcp6; do
-		kill -0 $server || fail "$@"
-		sleep 0.05
-	done
+	listens $port $server || fail "$@"
 }
 
 fail() {

@@ -16,28 +16,34 @@ struct address { union ibv_gid gid; uint32_t qpn, rkey; uint64_t at; };
 struct side {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
+	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
 	struct ibv_mr *mr;
 	struct ibv_qp *qp;
 	uint8_t *memory;
 	struct address self, peer;
+	struct ibv_context_ops library; /* its calls, before devices watch them */
 };
 
 static void make(struct side *s)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC, .cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1 } };
+	struct ibv_qp_init_attr_ex init = { .qp_type = IBV_QPT_RC, .cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1 },
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .send_ops_flags = IBV_QP_EX_WITH_RDMA_READ };
 
 	CHECK(list && list[0]);
 	CHECK(s->ctx = ibv_open_device(list[0]));
 	ibv_free_device_list(list);
 	CHECK(s->pd = ibv_alloc_pd(s->ctx));
-	CHECK(s->cq = ibv_create_cq(s->ctx, 1024, NULL, NULL, 0));
+	CHECK(s->channel = ibv_create_comp_channel(s->ctx));
+	CHECK(s->cq = ibv_create_cq(s->ctx, 1024, NULL, s->channel, 0));
 	CHECK(s->memory = aligned_alloc(4096, BYTES));
 	memset(s->memory, 0, BYTES);
 	CHECK(s->mr = ibv_reg_mr(s->pd, s->memory, BYTES, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC));
+	s->library = s->ctx->ops;
 	init.send_cq = init.recv_cq = s->cq;
-	CHECK(s->qp = ibv_create_qp(s->pd, &init));
+	init.pd = s->pd;
+	CHECK(s->qp = ibv_create_qp_ex(s->ctx, &init));
 	CHECK(!ibv_query_gid(s->ctx, 1, 3, &s->self.gid));
 	s->self.qpn = s->qp->qp_num;
 	s->self.rkey = s->mr->rkey;

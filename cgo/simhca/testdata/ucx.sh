@@ -1,9 +1,10 @@
 #!/bin/sh
 # Debian 12's unchanged UCX in one process and between two, and libfabric's reliable datagrams between two.
 set -u
+. cgo/simhca/testdata/listens.sh
 preload=$PWD/build/simhca.so
 # UCX's own interception of mmap leads past simhca's.
-export SIMHCA=mlx5@ucx-$$ UCX_IB_GID_INDEX=3 UCX_MEM_MMAP_HOOK_MODE=none UCX_WARN_UNUSED_ENV_VARS=n
+export SIMHCA=mlx5@ucx-$$ UCX_MEM_MMAP_HOOK_MODE=none UCX_WARN_UNUSED_ENV_VARS=n
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 port=$((30000 + $$ % 10000))
@@ -34,11 +35,7 @@ both() {
 	want=$1 server=$2 client=$3
 	run $server >"$logs/server" 2>&1 &
 	pid=$!
-	hex=$(printf ':%04X' $port)
-	until grep -q "$hex 0*:0000 0A" /proc/net/tcp /proc/net/tcp6; do
-		kill -0 $pid || fail $server
-		sleep 0.05
-	done
+	listens $port $pid || fail $server
 	run $client >"$logs/client" 2>&1 || fail $client
 	wait $pid || fail $server
 	result "$logs/client" "$want" $client

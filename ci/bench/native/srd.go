@@ -3,6 +3,7 @@ package native
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/goverbs/goverbs/ci/bench/measure"
@@ -32,13 +33,28 @@ func srdRows() []row {
 		base, _, err := o.datagrams(es)
 		return pingPong, base, err
 	}
-	return append(list, srdRowsOn("_efa", [2]string{"efa_0", "efa_0"})...)
+	return append(append(list, polledSends()...), srdRowsOn("_efa", [2]string{"efa_0", "efa_0"})...)
+}
+
+// polledSends are messages that are waited for by endpoints that poll, as a service with CPUs of its own does.
+func polledSends() (list []row) {
+	for _, size := range []int{read, 8000} {
+		list = append(list, row{name: fmt.Sprintf("srd_send_%dB_polled", size), few: 40, waited: true, open: func(o *opened) (ours, base operations, err error) {
+			p, err := o.peers(devices, 100*time.Microsecond)
+			if err != nil {
+				return nil, nil, err
+			}
+			ours, err = srdSend(o, p, size)
+			return ours, nil, err
+		}})
+	}
+	return list
 }
 
 func srdRowsOn(suffix string, on [2]string) []row {
 	between := func(f func(o *opened, p *peers) (operations, error)) func(o *opened) (ours, base operations, err error) {
 		return func(o *opened) (ours, base operations, err error) {
-			p, err := o.peers(on)
+			p, err := o.peers(on, 0)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -59,14 +75,14 @@ func srdRowsOn(suffix string, on [2]string) []row {
 // peers are two endpoints.
 type peers struct{ a, b *srd.Endpoint }
 
-func (o *opened) peers(on [2]string) (*peers, error) {
+func (o *opened) peers(on [2]string, pollFor time.Duration) (*peers, error) {
 	var eps [2]*srd.Endpoint
 	for i, device := range on {
 		e, err := o.end(device)
 		if err != nil {
 			return nil, err
 		}
-		if eps[i], err = srd.Open(srd.Config{PD: e.pd, GID: e.gid}); err != nil {
+		if eps[i], err = srd.Open(srd.Config{PD: e.pd, GID: e.gid, PollFor: pollFor}); err != nil {
 			return nil, err
 		}
 		o.add(eps[i])

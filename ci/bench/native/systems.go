@@ -6,16 +6,21 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/goverbs/goverbs/cgo/standin"
 	"github.com/goverbs/goverbs/ci/bench/measure"
 	"github.com/goverbs/goverbs/dc"
 	"github.com/goverbs/goverbs/lockoffload"
 	"github.com/goverbs/goverbs/pacer"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/driver"
 )
 
 // systemRows are those of packages dc, lockoffload and pacer.
 func systemRows() []row {
+	inC := besideReads("dc_in_c", nil, dcInC)
+	inC.inC = true
 	list := []row{
+		inC,
 		besideReads("dc_read", measure.AtMostOver(180), dcRead),
 		besideReads("lock_read", measure.AtMostOver(300), lockRead),
 		lockUpdate(),
@@ -58,6 +63,25 @@ func dcRead(o *opened, es [2]end) (operations, error) {
 	}
 	r := dc.Request{Op: dc.Read, Local: es[0].mr.SGE(0, read), Remote: es[1].mr.Region().At(0)}
 	return each(func(ctx context.Context) error { return i.Do(ctx, p, r) }), nil
+}
+
+// dcInC is a READ by a DCI in a loop in C: what dynamic connections take of the library and the device.
+func dcInC(o *opened, es [2]end) (operations, error) {
+	t, err := dc.NewTarget(dc.TargetConfig{PD: es[1].pd, GID: es[1].gid, Backend: dc.Hardware})
+	if err != nil {
+		return nil, err
+	}
+	o.add(t)
+	qp, cq, err := o.qp(es[0], verbs.CQConfig{PollOnly: true}, verbs.QPConfig{Type: verbs.DCI})
+	if err != nil {
+		return nil, err
+	}
+	if err := driver.ActivateWith(qp, verbs.ConnectConfig{MTU: t.Address().MTU}); err != nil {
+		return nil, err
+	}
+	loop := connection{qp: qp, cq: cq, near: es[0], far: es[1]}.loop()
+	to := standin.DCT{Number: t.Address().QPN, Key: t.Address().Generation, GID: es[1].gid.GID, Index: es[0].gid.Index}
+	return func(_ context.Context, n int) (time.Duration, error) { return loop.ReadsOf(to, read, n) }, nil
 }
 
 // pacerRead is beside the same READ by a requester.

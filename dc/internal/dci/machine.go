@@ -366,18 +366,33 @@ func (c *Machine) Settle(p *Peer) {
 	}
 }
 
-// Completed takes the end of a request by its number; failed says that the
-// stream, or the DCI, is in error. It returns false for a number that means
-// nothing.
-func (c *Machine) Completed(number uint64, failed bool) (*Peer, bool) {
+// Has reports whether a request of that number was posted and has not completed.
+func (c *Machine) Has(number uint64) bool {
+	_, r := c.find(number)
+	return r != nil
+}
+
+// find returns the DCI and the request of a number, or nil.
+func (c *Machine) find(number uint64) (*DCI, *request) {
 	i := number >> placeBits
 	if i >= uint64(len(c.DCIs)) {
-		return nil, false
+		return nil, nil
 	}
 	d := &c.DCIs[i]
 	at := d.head + (number-d.head)&(1<<placeBits-1)
 	r := &d.ring[at%uint64(len(d.ring))]
 	if at >= d.tail || r.done {
+		return nil, nil
+	}
+	return d, r
+}
+
+// Completed takes the end of a request by its number; failed says that the
+// stream, or the DCI, is in error. It returns false for a number that means
+// nothing.
+func (c *Machine) Completed(number uint64, failed bool) (*Peer, bool) {
+	d, r := c.find(number)
+	if r == nil {
 		return nil, false
 	}
 	r.done = true

@@ -61,4 +61,11 @@ func (m *Releaser) Step() (Verdict, error) {
 	return Last, nil
 }
 
+// Revoke makes the list of the unlock command alone in place of that of Step, of which nothing was
+// posted.
+func (m *Releaser) Revoke() {
+	m.Old, m.Wrote = nil, false
+	_, _ = m.Step()
+}
+
 func (m *Releaser) Undo() (Verdict, error) { return Done, nil }

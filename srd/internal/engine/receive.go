@@ -57,7 +57,7 @@ func (e *Engine) onPart(p *peer, k *wire.Packet) {
 		e.Stats.Duplicates++
 		now = true
 	default:
-		result := e.accept(p, f, t, k.Bytes)
+		result := e.accept(p, f, k)
 		switch result {
 		case dropped:
 			e.sends(p, f, k)
@@ -142,7 +142,8 @@ func (e *Engine) advanceFloor(p *peer, f *rxFlow, floor uint32) {
 }
 
 // accept handles a packet that is new, and returns how it ended.
-func (e *Engine) accept(p *peer, f *rxFlow, t *wire.Part, bytes []byte) int {
+func (e *Engine) accept(p *peer, f *rxFlow, k *wire.Packet) int {
+	t := &k.Part
 	first, count := t.Seq-t.Index, wire.Count(t.Total, t.Fragment)
 	if t.Cancel {
 		e.discard(f, first)
@@ -152,7 +153,7 @@ func (e *Engine) accept(p *peer, f *rxFlow, t *wire.Part, bytes []byte) int {
 	a := f.assemblies.Find(first)
 	if a == nil {
 		if count == 1 && (f.service != Ordered || first == f.base) {
-			return e.hand(p, f, t, bytes)
+			return e.hand(p, f, t, k.Bytes)
 		}
 		if f.touched(first, count) { // it was given up, here or there
 			return refusedHere
@@ -166,9 +167,11 @@ func (e *Engine) accept(p *peer, f *rxFlow, t *wire.Part, bytes []byte) int {
 		e.Stats.Bogus++
 		return dropped
 	}
-	copy(a.Bytes[t.Offset():], bytes)
+	copy(a.Bytes[t.Offset():], k.Bytes)
 	a.Got++
 	a.Heard = e.Now
+	a.Now = a.Now || k.RespondNow && t.Index == count-1
+	f.now = f.now || a.Now && a.Whole() // the last packet, which asked for it, may have overtaken others
 	if a.Whole() && f.service != Ordered {
 		e.complete(p, f, a)
 	}

@@ -96,6 +96,25 @@ func (f *feeder) says(r *wire.Response, seq uint32) Status {
 	return Delivered
 }
 
+// The last packet of a message that is waited for asks for a response at once. If it overtakes others, the one
+// that makes the message whole has a response at once, too.
+func TestResponseWhenTheMessageIsWhole(t *testing.T) {
+	for _, now := range []bool{true, false} {
+		f := feed(t, 7)
+		parts := func(index uint32, now bool) *wire.Response {
+			return f.part(wire.Part{Seq: index, Index: index, Total: 250}, now)
+		}
+		require.Equal(t, now, parts(2, now) != nil)
+		require.Nil(t, parts(1, false))
+		r := parts(0, false)
+		require.Len(t, f.got, 1)
+		require.Equal(t, now, r != nil)
+		if now {
+			require.Equal(t, f.base+3, r.Base)
+		}
+	}
+}
+
 // A refusal is told until the sender says that it knows: what is forgotten would count
 // as delivered.
 func TestRefusalsAreKept(t *testing.T) {

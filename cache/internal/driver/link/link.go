@@ -37,6 +37,8 @@ func Config(cfg verbs.LinkConfig, frames int) verbs.LinkConfig {
 // peer is offered are regions and, sealed, what h says, both queue pairs, and how long a frame may be.
 func Prepare(l *verbs.Link, cfg verbs.LinkConfig, h wire.Hello, regions []verbs.Region, seal greet.Seal) (*verbs.Link, verbs.Offer, error) {
 	qp := l.QP()
+	// An empty WRITE would break it, since the peer allows none. The connection of the messages' link tells of a peer that is gone.
+	cfg.QP.KeepAlive = -1
 	reads, _, err := driver.PrepareLink(qp.PD().Device(), qp.GID(), cfg)
 	if err != nil {
 		return nil, verbs.Offer{}, err

@@ -98,7 +98,7 @@ var WarmSelf = sync.OnceValue(func() error {
 	}
 	files := make(map[string]bool)
 	for line := range strings.Lines(string(maps)) {
-		if at := strings.IndexByte(line, '/'); at >= 0 {
+		if at := strings.IndexByte(line, '/'); at >= 0 && strings.Contains(line[:at], "r-xp") { // and no data
 			files[strings.TrimSpace(line[at:])] = true
 		}
 	}
