@@ -91,10 +91,9 @@
 // "snapshot", and the next start loads them: values, flags, CAS numbers, and the time they have left,
 // less the time between.
 //
-// A snapshot is loaded only once, so after a crash the cache is empty. It is also empty if the
-// snapshot is damaged or has another format; that is logged as an error, and the file stays with the
-// ending .taken, or .taken.1 and so on. The daemon does not start, and -check fails, if the snapshot
-// could not be written. Do not restore old snapshots: their values may have changed since.
+// A snapshot is loaded only once, so after a crash the cache is empty. It is also empty if the snapshot is damaged or has
+// another format; that is logged as an error, and the file stays, as .taken, .taken.1 and so on. The daemon does not
+// start, and -check fails, if the snapshot could not be written. Do not restore old ones: values may have changed.
 //
 // # A proxy
 //
