@@ -80,7 +80,7 @@ func TestDropLater(t *testing.T) {
 	s := newStore(t, 4, Config{})
 	do(s, 0, set("k", "v"))
 	do(s, 0, wire.Request{Request: kv.Request{Op: kv.OpFlush, Want: kv.WantIfLater, Expiry: 10}})
-	s.Drop(10, &[place.Shards]bool{}, 0, 100)
+	s.Drop(10, &place.Set{}, 0, 100)
 	require.Equal(t, uint64(1), s.Stats().Flushes)
 }
 
