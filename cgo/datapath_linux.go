@@ -25,6 +25,7 @@ package cgo
 import "C"
 
 import (
+	"math"
 	"syscall"
 	"unsafe"
 )
@@ -74,10 +75,10 @@ func WaitStep(ch CompChannel, cq CQ, path PollPath, armed *bool, notify Notify, 
 	return n, err
 }
 
-// PostPoll posts the first n work requests and polls cq up to spins+1 times. times may be nil.
+// PostPoll posts the first n work requests and polls cq up to spins+1 times, for at most 1<<15-1 completions. times may be nil.
 func PostPoll(qp QP, path PostPath, c *SendChain, n int, cq CQ, poll PollPath, wcs []WC, spins uint32, times *Times) (accepted, got int, err error) {
 	r := C.gv_post_poll(C.uintptr_t(qp), C.uintptr_t(path), at(&c.WRs[0]), C.uint32_t(n),
-		C.uintptr_t(cq), C.uintptr_t(poll), cWC(wcs), C.int(len(wcs)), C.uint32_t(spins), (*C.struct_gv_times)(unsafe.Pointer(times)))
+		C.uintptr_t(cq), C.uintptr_t(poll), cWC(wcs), C.int(min(len(wcs), math.MaxInt16)), C.uint32_t(spins), (*C.struct_gv_times)(unsafe.Pointer(times)))
 	if errno := syscall.Errno(uint16(r)); errno != 0 {
 		return int(r >> 32), 0, errno
 	}

@@ -18,6 +18,10 @@ type hardware struct {
 	mtu    verbs.MTU
 	routes routes
 
+	// perCompletion is how many requests of a list have one completion, at most: the others of a full queue have room before
+	// all of the list is over.
+	perCompletion int32
+
 	// Guarded by the initiator's lock.
 	core   *dci.Machine
 	dcis   []dciQueue
@@ -52,7 +56,7 @@ func newHardware(i *Initiator) (_ backend, err error) {
 		return nil, err
 	}
 	setInt(&cfg.Depth, 64)
-	h := &hardware{i: i}
+	h := &hardware{i: i, perCompletion: int32(max(cfg.Depth/4, 1))}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.close(), i.closeQueue())
@@ -294,7 +298,7 @@ func (h *hardware) postAll(x *hardPeer, n, look int) (found verbs.Polled, err er
 	for k := range n {
 		e, signaled := q.ring.at(d.Position(k)), verbs.Signaled
 		e.before = before
-		if before++; k+1 < n && e.call != nil && e.call == q.ring.at(d.Position(k+1)).call {
+		if before++; k+1 < n && before < h.perCompletion && e.call != nil && e.call == q.ring.at(d.Position(k+1)).call {
 			signaled = 0 // the caller waits for all of them, and they are over in order
 		} else {
 			before = 0

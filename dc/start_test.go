@@ -65,7 +65,7 @@ func TestStart(t *testing.T) {
 // Only the last request of a call that is posted at once has a completion, unless one fails. The others are over with
 // the next one that has.
 func TestStartHasOneCompletion(t *testing.T) {
-	i := standinInitiator(t, dc.InitiatorConfig{Contexts: 1, Depth: 8})
+	i := standinInitiator(t, dc.InitiatorConfig{Contexts: 1, Depth: 16})
 	p := resolveDCT(t, i, 1, 0xa)
 	signaled := func() int { return strings.Count(standin.Recorded(), "flags=0x2") }
 	w, err := i.Start(p, writesOf(1, 2, 3))
@@ -85,6 +85,21 @@ func TestStartHasOneCompletion(t *testing.T) {
 	none(t, i)
 	require.Zero(t, w.Left())
 	require.ErrorIs(t, w.Wait(t.Context()), verbs.WCRemoteAccess)
+}
+
+// A list that is longer than a quarter of the queue has more: the queue has room again before all of it is over.
+func TestLongStartHasSomeCompletions(t *testing.T) {
+	i := standinInitiator(t, dc.InitiatorConfig{Contexts: 1, Depth: 8})
+	p := resolveDCT(t, i, 1, 0xa)
+	w, err := i.Start(p, writesOf(1, 2, 3, 4, 5))
+	require.NoError(t, err)
+	require.Equal(t, 3, strings.Count(standin.Recorded(), "flags=0x2"))
+	for n, id := range []uint64{1, 3, 4} {
+		complete(0, id, verbs.WCSuccess)
+		none(t, i)
+		require.Equal(t, []int{3, 1, 0}[n], w.Left())
+	}
+	require.NoError(t, w.Wait(t.Context()))
 }
 
 // Requests of Post have a completion each, as soon as they are over.

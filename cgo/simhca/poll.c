@@ -132,17 +132,22 @@ void sim_watch_polls(struct sim_obj *cq)
 	watch_start((struct ibv_cq_ex *)c);
 }
 
-/* The first post of a queue pair: by then the library has set the call that ends a post, behind the change to RTS. */
+/*
+ * The first posts of a queue pair: by then the library has set the call that ends a post, behind the change to RTS. In other
+ * states it may be one that refuses all.
+ */
 static void begin(struct ibv_qp_ex *q, int model)
 {
-	complete_fn *watched = model ? complete_efa : complete_mlx5, *real = q->wr_complete;
+	complete_fn *watched = model ? complete_efa : complete_mlx5, *real = __atomic_load_n(&q->wr_complete, __ATOMIC_RELAXED);
 
-	q->wr_start = real_begins[model];
-	if (real != watched) {
-		real_completes[model] = real; /* the library has one for all */
-		q->wr_complete = watched;
+	if (q->qp_base.state == IBV_QPS_RTS) {
+		if (real != watched) {
+			__atomic_store_n(&real_completes[model], real, __ATOMIC_RELEASE); /* the library has one for all */
+			__atomic_store_n(&q->wr_complete, watched, __ATOMIC_RELEASE);
+		}
+		__atomic_store_n(&q->wr_start, real_begins[model], __ATOMIC_RELEASE);
 	}
-	q->wr_start(q);
+	real_begins[model](q);
 }
 
 static void begin_mlx5(struct ibv_qp_ex *q) { begin(q, 0); }
