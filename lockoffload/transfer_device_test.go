@@ -100,17 +100,22 @@ func TestTransferIsEndedWhereverItWasLeft(t *testing.T) {
 }
 
 // bankOpens lets clients transfer money, whose connections are cut now and then, and requires
-// that it is all there meanwhile.
-func bankOpens(t *testing.T, lasts time.Duration) {
+// that it is all there meanwhile. All is set up before the wire is made a bad one, by spoil.
+func bankOpens(t *testing.T, lasts time.Duration, spoil func()) {
 	seed := testseed.New(t)
 	ctx := within(t, lasts+stuck)
 	client := openBank(t, ctx)
+	var clients [5]*lockoffload.Client
+	for i := range clients {
+		clients[i] = client()
+	}
+	spoil()
 	work, done := context.WithTimeout(ctx, lasts)
 	defer done()
 	var transfers, cut, broken, audits atomic.Int64
 	var g errgroup.Group
 	for i := range 4 {
-		c, rng := client(), rand.New(rand.NewPCG(seed, uint64(i)))
+		c, rng := clients[i], rand.New(rand.NewPCG(seed, uint64(i)))
 		g.Go(func() error {
 			defer done()
 			for work.Err() == nil {
@@ -137,11 +142,22 @@ func bankOpens(t *testing.T, lasts time.Duration) {
 			return nil
 		})
 	}
-	auditor := client()
+	auditor := clients[4]
+	audited := func() error {
+		for {
+			err := audit(ctx, auditor)
+			if !lockoffload.IsConnectionError(err) {
+				return err
+			}
+			if err := auditor.Redial(ctx); err != nil {
+				return err
+			}
+		}
+	}
 	g.Go(func() error {
 		defer done()
 		for work.Err() == nil {
-			if err := audit(ctx, auditor); err != nil {
+			if err := audited(); err != nil {
 				return err
 			}
 			audits.Add(1)
@@ -150,7 +166,7 @@ func bankOpens(t *testing.T, lasts time.Duration) {
 		return nil
 	})
 	require.NoError(t, g.Wait())
-	require.NoError(t, audit(ctx, auditor))
+	require.NoError(t, audited())
 	t.Logf("%d transfers, %d connections cut, %d broken in the middle, %d audits", transfers.Load(), cut.Load(), broken.Load(), audits.Load())
 	require.NotZero(t, transfers.Load())
 	require.NotZero(t, cut.Load())
@@ -163,7 +179,7 @@ func TestTransfersLoseNoMoney(t *testing.T) {
 	if testing.Short() {
 		lasts = 3 * time.Second
 	}
-	bankOpens(t, lasts)
+	bankOpens(t, lasts, func() {})
 }
 
 // And it stays while the wire loses bursts of packets, doubles them, or loses
@@ -181,11 +197,15 @@ func TestTransfersOnABadWire(t *testing.T) {
 		"acknowledgements": {{}, {Loss: 0.05}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for n, e := range lab.Require(t, 2) {
-				require.NoError(t, lab.Impair(e.Netdev, i[n]))
+			ends := lab.Require(t, 2)
+			for _, e := range ends {
 				defer func() { require.NoError(t, lab.Clear(e.Netdev)) }()
 			}
-			bankOpens(t, lasts)
+			bankOpens(t, lasts, func() {
+				for n, e := range ends {
+					require.NoError(t, lab.Impair(e.Netdev, i[n]))
+				}
+			})
 		})
 	}
 }
