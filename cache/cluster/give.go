@@ -29,8 +29,8 @@ type reply struct {
 	Version uint32 `json:"version"` // of the last closing; 0: the owner hands nothing over
 }
 
-// answers reports whether a reply is to a request.
-func (r reply) answers(q request) bool {
+// isTo reports whether a reply is to a request.
+func (r reply) isTo(q request) bool {
 	return r.To == q.To && r.Boot == q.Boot && r.Number == q.Number
 }
 
@@ -68,7 +68,7 @@ func (m *Member) give(ctx context.Context) error {
 		return m.end(ctx)
 	}
 	r := m.view.requests[g.To]
-	requested := g.answers(r)
+	requested := g.isTo(r)
 	if g.dropped || requested && r.Imported == g.Version {
 		return m.release(ctx)
 	}

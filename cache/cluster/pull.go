@@ -99,7 +99,7 @@ func (m *Member) pull(ctx context.Context, c *cache.Client, r request) error {
 	var closed reply
 	given := func() bool {
 		closed = m.view.replies[r.From]
-		return closed.answers(r)
+		return closed.isTo(r)
 	}
 	moved := func() bool {
 		for i, epoch := range r.Shards {

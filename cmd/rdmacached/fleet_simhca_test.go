@@ -9,10 +9,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
-	"os/signal"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,18 +20,6 @@ import (
 	"github.com/goverbs/goverbs/ci/etcd"
 	"github.com/goverbs/goverbs/cmd/internal/cachestatus"
 )
-
-const fleetConfig = "RDMACACHED_TEST_MEMBER"
-
-// TestFabricMember is rdmacached in a process of its own, if it is told so. SIGTERM ends it.
-func TestFabricMember(t *testing.T) {
-	if os.Getenv(fleetConfig) == "" {
-		t.Skip("for the tests of clusters")
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	require.NoError(t, start(ctx, os.Getenv(fleetConfig), false, nil))
-}
 
 // fleet is an etcd, and processes of rdmacached in a fabric that are members of a cluster.
 type fleet struct {
@@ -49,7 +33,7 @@ type fleet struct {
 type process struct {
 	f                    *fleet
 	id, address, metrics string
-	command              *exec.Cmd
+	process              *os.Process
 	ended                chan error
 }
 
@@ -68,23 +52,11 @@ func newFleet(t *testing.T) *fleet {
 // start starts a server with an address of its own, 127.0.0.host, and a weight.
 func (f *fleet) start(id string, host, weight int) *process {
 	f.Helper()
-	p := &process{f: f, id: id, address: fmt.Sprintf("127.0.0.%d:7481", host), metrics: fmt.Sprintf("127.0.0.%d:9481", host), ended: make(chan error, 1)}
-	file := filepath.Join(f.TempDir(), "rdmacached.json")
-	config := fmt.Sprintf(`{"listen": %q, "memory": "8MiB", "metrics": %q, "cluster": {
+	p := &process{f: f, id: id, address: fmt.Sprintf("127.0.0.%d:7481", host), metrics: fmt.Sprintf("127.0.0.%d:9481", host)}
+	config := fmt.Appendf(nil, `{"listen": %q, "memory": "8MiB", "metrics": %q, "cluster": {
 		"name": "test", "id": %q, "etcd": [%q], "advertise": %q, "weight": %d, "ttl": "%v", "drain": "60s"}}`,
 		p.address, p.metrics, id, f.etcd.URL, p.address, weight, ttl)
-	require.NoError(f, os.WriteFile(file, []byte(config), 0o600))
-	p.command = exec.Command(os.Args[0], "-test.run=^TestFabricMember$", "-test.timeout=5m")
-	p.command.Env = append(os.Environ(), fleetConfig+"="+file, fmt.Sprintf("SIMHCA_ADDRESS=127.0.0.%d", host))
-	p.command.Stdout, p.command.Stderr = f.Output(), f.Output()
-	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	started := make(chan error)
-	go func() { // Pdeathsig is of the thread that starts a process
-		runtime.LockOSThread()
-		started <- p.command.Start()
-		p.ended <- p.command.Wait()
-	}()
-	require.NoError(f, <-started)
+	p.process, p.ended = startProcess(f.T, config, fmt.Sprintf("SIMHCA_ADDRESS=127.0.0.%d", host))
 	f.Cleanup(p.kill)
 	f.members[id] = p
 	return p
@@ -93,7 +65,7 @@ func (f *fleet) start(id string, host, weight int) *process {
 // kill ends the process as kill -9 does, and waits for that.
 func (p *process) kill() {
 	if p.f.members[p.id] == p {
-		_ = p.command.Process.Kill()
+		_ = p.process.Kill()
 		<-p.ended
 		delete(p.f.members, p.id)
 	}
@@ -114,7 +86,7 @@ func (p *process) drain() {
 
 func (p *process) signal(s syscall.Signal) {
 	p.f.Helper()
-	require.NoError(p.f, p.command.Process.Signal(s))
+	require.NoError(p.f, p.process.Signal(s))
 }
 
 // get returns what the server says at a path, or nothing if it does not reply.

@@ -9,7 +9,9 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,12 +24,36 @@ import (
 
 const fabricConfig = "RDMACACHED_TEST_CONFIG"
 
-// TestFabricProcess is rdmacached in a process of its own, if it is told so.
+// TestFabricProcess is rdmacached in a process of its own, if it is told so. SIGTERM ends it.
 func TestFabricProcess(t *testing.T) {
 	if os.Getenv(fabricConfig) == "" {
-		t.Skip("for TestFabricDaemonIsKilled")
+		t.Skip("for the tests that start rdmacached in processes")
 	}
-	require.NoError(t, start(context.Background(), os.Getenv(fabricConfig), false, nil))
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	require.NoError(t, start(ctx, os.Getenv(fabricConfig), false, nil))
+}
+
+// startProcess starts rdmacached with a configuration, in a process that does not outlive the test program. It
+// returns the process, and the channel that has its end.
+func startProcess(t *testing.T, config []byte, env ...string) (*os.Process, chan error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "rdmacached.json")
+	require.NoError(t, os.WriteFile(file, config, 0o600))
+	c := exec.Command(os.Args[0], "-test.run=^TestFabricProcess$", "-test.timeout=5m")
+	c.Env = append(append(os.Environ(), fabricConfig+"="+file), env...)
+	c.Stdout, c.Stderr = t.Output(), t.Output()
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	started, ended := make(chan error), make(chan error, 1)
+	go func() { // Pdeathsig is of the thread that starts a process
+		runtime.LockOSThread()
+		err := c.Start()
+		if started <- err; err == nil {
+			ended <- c.Wait()
+		}
+	}()
+	require.NoError(t, <-started)
+	return c.Process, ended
 }
 
 // A client in one process, and rdmacached in another one, on the first addresses of lo: hits are
@@ -40,18 +66,14 @@ func TestFabricDaemonIsKilled(t *testing.T) {
 	require.NoError(t, err)
 	address := l.Addr().String()
 	require.NoError(t, l.Close())
-	file := filepath.Join(t.TempDir(), "rdmacached.json")
-	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, `{"listen": %q, "memory": "8MiB", "lease": "1m"}`, address), 0o600))
+	config := fmt.Appendf(nil, `{"listen": %q, "memory": "8MiB", "lease": "1m"}`, address)
 	begin := func() *os.Process {
-		c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFabricProcess$", "-test.timeout=1m")
-		c.Env, c.Stderr = append(os.Environ(), fabricConfig+"="+file), os.Stderr
-		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		require.NoError(t, c.Start())
+		p, ended := startProcess(t, config)
 		t.Cleanup(func() {
-			_ = c.Process.Kill()
-			_ = c.Wait()
+			_ = p.Kill()
+			<-ended
 		})
-		return c.Process
+		return p
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
