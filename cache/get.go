@@ -15,60 +15,67 @@ import (
 // Get returns the record of a key. Its value is a copy that belongs to the caller. Without a
 // record the error matches [ErrNotFound].
 func (c *Client) Get(ctx context.Context, key []byte) (Item, error) {
-	return c.get(ctx, key, nil, true)
+	f := fetch{key: key, grow: true}
+	err := c.get(ctx, &f)
+	return f.it, err
 }
 
 // GetInto is Get into the caller's memory: the item's value is the beginning of dst. If
 // dst is too short the error matches [ErrShort]. A hit allocates nothing.
 func (c *Client) GetInto(ctx context.Context, key, dst []byte) (Item, error) {
-	return c.get(ctx, key, dst, false)
+	f := fetch{key: key, dst: dst}
+	err := c.get(ctx, &f)
+	return f.it, err
 }
 
 // get retries until a session lives to the end of it: reads can be repeated.
-func (c *Client) get(ctx context.Context, key, dst []byte, grow bool) (Item, error) {
-	if err := checkKey(key); err != nil {
-		return Item{}, opError("get", key, err)
+func (c *Client) get(ctx context.Context, f *fetch) error {
+	if err := checkKey(f.key); err != nil {
+		return opError("get", f.key, err)
 	}
 	for {
 		s, err := c.session(ctx)
 		if err != nil {
-			return Item{}, opError("get", key, err)
+			return opError("get", f.key, err)
 		}
-		if k := s.nearby(key); k != nil {
-			return k.item(key, dst, grow)
+		if !s.nearby(f) {
+			err = s.get(ctx, f)
 		}
-		it, err := s.get(ctx, key, dst, grow)
-		switch {
-		case err == nil:
-			return it, nil
-		case !errors.Is(err, errEnded):
-			return it, opError("get", key, err)
+		if err == nil {
+			if err = f.short(); err == nil {
+				return nil
+			}
+			return opError("get", f.key, err)
+		}
+		f.it = Item{}
+		if !errors.Is(err, errEnded) {
+			return opError("get", f.key, err)
 		}
 	}
 }
 
 // get looks the key up and READs its record, or asks the server by an RPC.
-func (s *session) get(ctx context.Context, key, dst []byte, grow bool) (Item, error) {
+func (s *session) get(ctx context.Context, f *fetch) error {
 	var room [4]wire.Entry
 	n := &s.c.count
 	if s.by == TCP {
-		return s.ask(ctx, key, dst, grow)
+		return s.ask(ctx, f)
 	}
 	timed, begun := s.timed()
 	s.mu.Lock()
 	sec, ok := s.enter()
 	if !ok {
 		s.mu.Unlock()
-		return Item{}, errEnded
+		return errEnded
 	}
-	fingerprint, since := s.m.Fingerprint(key), s.m.Applied()
+	fingerprint, since := s.m.Fingerprint(f.key), s.m.Applied()
 	found := s.m.Lookup(fingerprint, room[:0])
-	it, v, err := s.tryAll(ctx, found, key, dst, grow)
+	v, err := s.tryAll(ctx, found, f)
 	if len(found) == 0 {
 		n.confirmed.Add(1)
 	}
 	if v == changed || len(found) == 0 && !s.m.Whole() {
-		it, v, err = s.probe(ctx, fingerprint, room[:0], key, dst, grow)
+		v, err = s.probe(ctx, fingerprint, room[:0], f)
 	}
 	if err != nil { // the next call goes on from there: without an entry it would have to ask
 		for i := range found {
@@ -76,40 +83,42 @@ func (s *session) get(ctx context.Context, key, dst []byte, grow bool) (Item, er
 		}
 	}
 	s.leaveAfter(err, sec)
-	due := v == mirror.Hit && s.yield.due(1, len(it.Value), &s.begun)
+	due := v == mirror.Hit && s.yield.due(1, len(f.it.Value), &s.begun)
 	s.mu.Unlock()
-	switch {
-	case err != nil:
+	if err != nil {
 		if err = s.failed(ctx, err); err != nil {
-			return Item{}, err
+			return err
 		}
-	case v == mirror.Hit:
-		n.hits.Add(1)
-		if timed {
-			s.tookEach(latency.Read, begun, sampling)
-		}
-		if due {
-			runtime.Gosched()
-		}
-		return shortened(it, dst, grow)
-	case v == absent:
-		n.misses.Add(1)
-		if timed {
-			s.tookEach(latency.Read, begun, sampling)
-		}
-		return Item{}, ErrNotFound
+		return s.ask(ctx, f)
 	}
-	return s.ask(ctx, key, dst, grow)
+	switch v {
+	case mirror.Hit:
+		n.hits.Add(1)
+	case absent:
+		n.misses.Add(1)
+	default:
+		return s.ask(ctx, f)
+	}
+	if timed {
+		s.tookEach(latency.Read, begun, sampling)
+	}
+	if v == absent {
+		return ErrNotFound
+	}
+	if due {
+		runtime.Gosched()
+	}
+	return nil
 }
 
 // tryAll READs what entries point at until one is the key's, or the server has to say. Its
 // verdict is Next when all are other keys'. mu must be held; it is released during READs.
-func (s *session) tryAll(ctx context.Context, found []wire.Entry, key, dst []byte, grow bool) (it Item, v mirror.Verdict, err error) {
+func (s *session) tryAll(ctx context.Context, found []wire.Entry, f *fetch) (v mirror.Verdict, err error) {
 	v = mirror.Next
 	for i := range found {
-		it, v, err = s.try(ctx, &found[i], key, dst, grow)
+		v, err = s.try(ctx, &found[i], f)
 		if v == forwarded && err == nil {
-			it, v, err = s.follow(ctx, &found[i], key, dst, grow)
+			v, err = s.follow(ctx, &found[i], f)
 		}
 		if err != nil || v == mirror.Hit {
 			break
@@ -118,41 +127,41 @@ func (s *session) tryAll(ctx context.Context, found []wire.Entry, key, dst []byt
 			break
 		}
 	}
-	return it, v, err
+	return v, err
 }
 
 // follow READs the record that replaced one, and the one that replaced that. One that is alive goes
 // into the map. mu must be held; it is released during READs.
-func (s *session) follow(ctx context.Context, e *wire.Entry, key, dst []byte, grow bool) (it Item, v mirror.Verdict, err error) {
+func (s *session) follow(ctx context.Context, e *wire.Entry, f *fetch) (v mirror.Verdict, err error) {
 	v = forwarded
 	for range maxForwards {
 		s.c.count.refused.Add(1)
 		since := s.m.Applied()
-		if it, v, err = s.try(ctx, e, key, dst, grow); v == mirror.Hit && err == nil {
+		if v, err = s.try(ctx, e, f); v == mirror.Hit && err == nil {
 			s.c.count.forwarded.Add(1)
 			s.m.Adopt(since, e)
 		}
 		if v != forwarded || err != nil {
-			return it, v, err
+			return v, err
 		}
 	}
-	return it, changed, nil
+	return changed, nil
 }
 
 // try READs the record that an entry points at. If that is a tombstone which leads to another record, *e becomes
 // the entry of that one. mu must be held; it is released during the READ.
-func (s *session) try(ctx context.Context, e *wire.Entry, key, dst []byte, grow bool) (it Item, v mirror.Verdict, err error) {
+func (s *session) try(ctx context.Context, e *wire.Entry, f *fetch) (v mirror.Verdict, err error) {
 	n := e.Place.Length()
 	if int(e.Place.Region()) >= len(s.regions) || n > s.c.cfg.MaxRecord {
-		return it, mirror.Ask, nil
+		return mirror.Ask, nil
 	}
 	b, err := s.buffer(ctx, n)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
-		return it, 0, ctx.Err()
+		return 0, ctx.Err()
 	default: // no memory can be registered: there is another way
-		return it, mirror.Ask, nil
+		return mirror.Ask, nil
 	}
 	mark := s.mark(e.Fingerprint)
 	s.mu.Unlock()
@@ -162,8 +171,8 @@ func (s *session) try(ctx context.Context, e *wire.Entry, key, dst []byte, grow 
 	var next wire.Entry
 	leads := false
 	if err == nil {
-		if refusal = r.Validate(b.bytes(n), e, key); refusal == nil {
-			it = Item{Value: into(r.Value, dst, grow), Flags: r.Flags, CAS: r.CAS}
+		if refusal = r.Validate(b.bytes(n), e, f.key); refusal == nil {
+			f.take(r.Value, r.Flags, r.CAS)
 		} else if refusal == wire.Dead {
 			next, leads = wire.Forwarded(b.bytes(n), e)
 		}
@@ -171,7 +180,7 @@ func (s *session) try(ctx context.Context, e *wire.Entry, key, dst []byte, grow 
 	s.mu.Lock()
 	s.releaseAfter(err, b)
 	if err != nil {
-		return it, 0, err
+		return 0, err
 	}
 	now := int64(0)
 	if r.Expiry != 0 { // otherwise it is not worth a look at the clock
@@ -184,7 +193,7 @@ func (s *session) try(ctx context.Context, e *wire.Entry, key, dst []byte, grow 
 	case v == mirror.Ask && refusal == wire.Dead:
 		v = changed
 	}
-	return it, v, nil
+	return v, nil
 }
 
 // readInto READs n bytes into a buffer: at once, or in parts under the pacer.
@@ -245,21 +254,18 @@ func (s *session) failed(ctx context.Context, err error) error {
 }
 
 // ask gets the record by an RPC.
-func (s *session) ask(ctx context.Context, key, dst []byte, grow bool) (Item, error) {
-	q := wire.Request{Request: kv.Request{Op: kv.OpGet, Key: key}}
+func (s *session) ask(ctx context.Context, f *fetch) error {
+	q := wire.Request{Request: kv.Request{Op: kv.OpGet, Key: f.key}}
 	a, err := s.call(ctx, &q)
 	if err != nil {
-		return Item{}, err
+		return err
 	}
 	switch a.Status {
 	case kv.OK:
-		it := Item{Value: a.Value, Flags: a.Flags, CAS: a.CAS}
-		if !grow {
-			it.Value = into(a.Value, dst, grow)
-		}
-		return shortened(it, dst, grow)
+		f.take(a.Value, a.Flags, a.CAS)
+		return nil
 	case kv.NotFound:
 		s.c.count.misses.Add(1)
 	}
-	return Item{}, outcome(a.Status)
+	return outcome(a.Status)
 }

@@ -10,25 +10,37 @@ type Item struct {
 	CAS uint64
 }
 
-// into copies a value to dst, or, if it may grow and has no room, to new memory. Without that a value
-// that does not fit is returned for its length alone, see [shortened].
-func into(value, dst []byte, grow bool) []byte {
-	if grow {
+// fetch is the get of one key: where its value goes, and the item once it was found.
+type fetch struct {
+	key, dst []byte
+	grow     bool // a value without room goes to new memory
+	it       Item
+	size     int // of the value
+}
+
+// take makes a copy of a record the item. A value without room is left out.
+func (f *fetch) take(value []byte, flags uint32, cas uint64) {
+	f.size, f.it.Flags, f.it.CAS, f.it.Value = len(value), flags, cas, nil
+	switch {
+	case f.grow:
+		dst := f.dst
 		if dst == nil || cap(dst) < len(value) {
 			dst = make([]byte, 0, len(value))
 		}
-		return append(dst[:0], value...)
+		f.it.Value = append(dst[:0], value...)
+	case f.size <= len(f.dst):
+		f.it.Value = f.dst[:copy(f.dst, value)]
 	}
-	if len(value) > len(dst) {
-		return value // not to be looked at: only its length is
-	}
-	return dst[:copy(dst, value)]
 }
 
-func shortened(it Item, dst []byte, grow bool) (Item, error) {
-	if n := len(it.Value); !grow && n > len(dst) {
-		it.Value = nil
-		return it, fmt.Errorf("%w: %d bytes, room for %d", ErrShort, n, len(dst))
+// short returns an error if the item's value was left out.
+func (f *fetch) short() error {
+	if f.grow || f.size <= len(f.dst) {
+		return nil
 	}
-	return it, nil
+	return f.lacks()
+}
+
+func (f *fetch) lacks() error {
+	return fmt.Errorf("%w: %d bytes, room for %d", ErrShort, f.size, len(f.dst))
 }

@@ -63,29 +63,19 @@ func (s *session) nearClock() int64 {
 	return s.clock()
 }
 
-// nearby is copied for callers that do not hold mu.
-func (s *session) nearby(key []byte) *kept {
+// nearby reports whether there is a copy of the record, which is the item then.
+func (s *session) nearby(f *fetch) bool {
 	if s.near == nil {
-		return nil
+		return false
 	}
 	now := s.clock()
 	s.mu.Lock()
-	k := s.copied(s.m.Fingerprint(key), key, now)
+	k := s.copied(s.m.Fingerprint(f.key), f.key, now)
 	s.mu.Unlock()
-	return k
-}
-
-// item returns what Get returns for a copy.
-func (k *kept) item(key, dst []byte, grow bool) (Item, error) {
-	if !grow && len(k.it.Value) <= len(dst) {
-		return Item{Value: dst[:copy(dst, k.it.Value)], Flags: k.it.Flags, CAS: k.it.CAS}, nil
+	if k != nil {
+		f.take(k.it.Value, k.it.Flags, k.it.CAS)
 	}
-	it, err := k.it, error(nil)
-	it.Value = into(it.Value, dst, grow)
-	if it, err = shortened(it, dst, grow); err != nil {
-		err = opError("get", key, err)
-	}
-	return it, err
+	return k != nil
 }
 
 // copied returns a copy of a key's record that may be used; nil without one. mu must be

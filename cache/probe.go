@@ -16,35 +16,35 @@ const tornBuckets = 3
 
 // probe READs the buckets of a key that has no entry in the map, or none that is true, and what they point at. mu
 // must be held; it is released during READs, which are part of the caller's section.
-func (s *session) probe(ctx context.Context, fingerprint uint64, room []wire.Entry, key, dst []byte, grow bool) (it Item, v mirror.Verdict, err error) {
+func (s *session) probe(ctx context.Context, fingerprint uint64, room []wire.Entry, f *fetch) (v mirror.Verdict, err error) {
 	p, ok := s.m.Probe(fingerprint)
 	if !ok {
-		return it, mirror.Ask, nil
+		return mirror.Ask, nil
 	}
 	for i := range p.Buckets() {
 		found, refusal, err := s.bucket(ctx, &p, i, room[:0])
 		if err != nil {
-			return it, 0, err
+			return 0, err
 		}
 		if refusal != nil {
 			s.c.count.refused.Add(1)
-			return it, mirror.Ask, nil
+			return mirror.Ask, nil
 		}
-		if it, v, err = s.tryAll(ctx, found, key, dst, grow); err != nil || v != mirror.Next {
+		if v, err = s.tryAll(ctx, found, f); err != nil || v != mirror.Next {
 			if err == nil && v == mirror.Hit {
 				s.c.count.probes.Add(1)
 				for k := range found {
 					s.m.Adopt(p.Since(), &found[k])
 				}
 			}
-			return it, v, err
+			return v, err
 		}
 	}
 	if s.placed { // the record may be at another server
-		return it, mirror.Ask, nil
+		return mirror.Ask, nil
 	}
 	s.c.count.probes.Add(1)
-	return it, absent, nil
+	return absent, nil
 }
 
 // bucket READs one bucket. mu must be held; it is released during the READ.

@@ -14,10 +14,11 @@ import (
 // that the server could not be asked before ctx ended.
 func (c *Client) Do(ctx context.Context, q *kv.Request) (kv.Reply, error) {
 	if q.Op == kv.OpGet && q.Want == 0 {
-		it, err := c.get(ctx, q.Key, q.Into, true)
+		f := fetch{key: q.Key, dst: q.Into, grow: true}
+		err := c.get(ctx, &f)
 		switch {
 		case err == nil:
-			return kv.Reply{Status: kv.OK, Value: it.Value, Flags: it.Flags, CAS: it.CAS}, nil
+			return kv.Reply{Status: kv.OK, Value: f.it.Value, Flags: f.it.Flags, CAS: f.it.CAS}, nil
 		case errors.Is(err, ErrNotFound):
 			return kv.Reply{Status: kv.NotFound}, nil
 		}
