@@ -58,7 +58,7 @@ static int notify(struct ibv_cq *cq, int solicited)
 			fire(q);
 	}
 	sim_unlock();
-	sim_rouse();
+	sim_asked();
 	return 0;
 }
 

@@ -16,14 +16,15 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 
-enum { YIELD = 64 /* empty turns */ };
-enum { SPIN = 50000, SHORTEST_NAP = 10000, LONGEST_NAP = 500000, NAP_BESIDE_POLLERS = 50000, LONG_IDLE = 50000000, REST = 10000000, REST_OF_EACH = 100000 }; /* ns */
+enum { YIELD = 64, FEW = 16 /* turns */ };
+enum { SPIN = 50000, SHORTEST_NAP = 10000, LONGEST_NAP = 500000, SHORTEST_DOZE = 50000, LONGEST_DOZE = 200000, LONG_IDLE = 50000000, REST = 10000000, REST_OF_EACH = 100000 }; /* ns */
 
 bool sim_waiting, sim_fetched;
 
 static bool running;
 static bool rests; /* the thread, or it is about to */
 static uint32_t lent; /* so often has a thread of the program done a turn */
+static uint32_t asked; /* lent, when the program last asked for an event */
 static bool timed;
 static uint64_t spent; /* in such turns while they are timed, less what the clock takes */
 static uint64_t clock_takes;
@@ -51,8 +52,11 @@ bool sim_lend(void)
 	uint64_t start;
 	bool busy, yields;
 
-	if (!sim_trylock())
+	if (!sim_trylock()) { /* its holder may have lost its CPU to this thread */
+		if (__atomic_add_fetch(&idle, 1, __ATOMIC_RELAXED) % YIELD == YIELD - 1)
+			sched_yield();
 		return false;
+	}
 	if (rests) {
 		sim_impair_look();
 		sim_rouse();
@@ -61,14 +65,26 @@ bool sim_lend(void)
 	busy = turn();
 	if (timed)
 		spent += sim_now() - start - clock_takes;
-	idle = busy ? 0 : idle + 1;
-	yields = sim_in_fabric() && idle % YIELD == YIELD - 1;
+	yields = __atomic_add_fetch(&idle, 1, __ATOMIC_RELAXED) % YIELD == YIELD - 1 && sim_in_fabric();
+	if (busy)
+		__atomic_store_n(&idle, 0, __ATOMIC_RELAXED);
 	__atomic_add_fetch(&lent, 1, __ATOMIC_RELAXED);
 	sim_unlock();
 	if (yields) /* to the process that this one waits for, if CPUs are few */
 		sched_yield();
 	return busy;
 }
+
+/* The program asks for an event: it may poll no longer. */
+void sim_asked(void)
+{
+	__atomic_store_n(&asked, __atomic_load_n(&lent, __ATOMIC_RELAXED), __ATOMIC_SEQ_CST);
+	sim_rouse();
+	sim_attend();
+}
+
+/* Tells whether the program has polled so often since it last asked for an event that it does not wait for one. */
+static bool polls(void) { return __atomic_load_n(&lent, __ATOMIC_RELAXED) - __atomic_load_n(&asked, __ATOMIC_SEQ_CST) >= FEW; }
 
 uint64_t simhca_time(int on)
 {
@@ -88,7 +104,7 @@ uint64_t simhca_time(int on)
 
 static void *engine(void *unused)
 {
-	uint64_t now = sim_now(), nap, longest, idle = now;
+	uint64_t now = sim_now(), nap, doze = SHORTEST_DOZE, longest, idle = now, worked = now;
 	uint32_t before = 0;
 	bool busy;
 
@@ -110,14 +126,18 @@ static void *engine(void *unused)
 			sim_listen(false);
 		now = sim_now();
 		idle = busy || turns != before ? now : idle;
+		worked = busy ? now : worked;
 		nap = (now - idle) / 16;
 		nap = nap < SHORTEST_NAP ? SHORTEST_NAP : nap > longest ? longest : nap;
+		if (turns == before || !polls())
+			doze = SHORTEST_DOZE;
 		if (turns != before)
-			sim_nap(NAP_BESIDE_POLLERS);
-		else if (now - idle < SPIN)
+			sim_doze(doze, polls);
+		else if (now - worked < SPIN)
 			sched_yield();
 		else
 			sim_nap(nap);
+		doze = doze * 2 > LONGEST_DOZE ? LONGEST_DOZE : doze * 2;
 		before = turns;
 	}
 	return NULL;

@@ -376,7 +376,24 @@ void sim_delete(void *p, size_t size)
 static uint32_t alone_asleep; /* without a fabric */
 static uint32_t resting;
 
+/* Of a thread, in its process's gate: it sleeps, and messages wake it or do not. */
+enum { AWAKE, ASLEEP, DOZING };
+
 static uint32_t *asleep(void) { return sim_fabric ? &sim_gate(sim_self->slot)->asleep : &alone_asleep; }
+
+/* Wakes a thread that sleeps so. */
+static void wake(uint32_t *asleep, uint32_t was)
+{
+	if (__atomic_load_n(asleep, __ATOMIC_SEQ_CST) == was && __atomic_compare_exchange_n(asleep, &was, AWAKE, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+		syscall(SYS_futex, asleep, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+static void await(uint32_t how, uint64_t ns)
+{
+	struct timespec t = { .tv_nsec = ns };
+
+	syscall(SYS_futex, asleep(), FUTEX_WAIT, how, &t, NULL, 0);
+}
 
 /*
  * Has sim_rouse end the next nap, or keep it from beginning, or no longer. The thread calls it before
@@ -388,27 +405,48 @@ void sim_listen(bool on)
 	__atomic_store_n(&resting, on, __ATOMIC_SEQ_CST);
 }
 
+static bool messages(void)
+{
+	uint64_t any = 0;
+
+	for (int i = 0; sim_fabric && i < SIM_NODES / 64; i++)
+		any |= __atomic_load_n(&sim_gate(sim_self->slot)->inbox[i], __ATOMIC_SEQ_CST);
+	return any;
+}
+
 /* Sleeps so long, or until another process has something for this one. */
 void sim_nap(uint64_t ns)
 {
-	struct timespec t = { .tv_nsec = ns };
-	uint64_t any = 0;
-
 	if (!resting)
-		__atomic_store_n(asleep(), 1, __ATOMIC_SEQ_CST);
-	for (int i = 0; sim_fabric && i < SIM_NODES / 64; i++)
-		any |= __atomic_load_n(&sim_gate(sim_self->slot)->inbox[i], __ATOMIC_SEQ_CST);
-	if (!any)
-		syscall(SYS_futex, asleep(), FUTEX_WAIT, 1, &t, NULL, 0);
+		__atomic_store_n(asleep(), ASLEEP, __ATOMIC_SEQ_CST);
+	if (!messages())
+		await(ASLEEP, ns);
 	sim_listen(false);
 }
+
+/*
+ * Sleeps so long beside a program that polls. While it does, by what polls() tells, it takes in what others send itself, and
+ * their messages do not wake this thread, which would take a CPU from it.
+ */
+void sim_doze(uint64_t ns, bool (*polls)(void))
+{
+	__atomic_store_n(asleep(), DOZING, __ATOMIC_SEQ_CST);
+	if (polls())
+		await(DOZING, ns);
+	else
+		sim_nap(ns);
+	sim_listen(false);
+}
+
+/* Wakes the thread, if it dozes and the program polls no longer, of which polls() has been told before. */
+void sim_attend(void) { wake(asleep(), DOZING); }
 
 /* Ends the rest of this process's thread, for what the caller has stored before. */
 void sim_rouse(void)
 {
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	if (__atomic_load_n(&resting, __ATOMIC_RELAXED) && __atomic_exchange_n(asleep(), 0, __ATOMIC_SEQ_CST))
-		syscall(SYS_futex, asleep(), FUTEX_WAKE, 1, NULL, NULL, 0);
+	if (__atomic_load_n(&resting, __ATOMIC_RELAXED))
+		wake(asleep(), ASLEEP);
 }
 
 /* Has a process look at what this one has for it. */
@@ -417,6 +455,5 @@ void sim_wake(int slot)
 	struct fabric_gate *g = sim_gate(slot);
 
 	__atomic_fetch_or(&g->inbox[sim_self->slot / 64], 1ull << sim_self->slot % 64, __ATOMIC_SEQ_CST);
-	if (__atomic_load_n(&g->asleep, __ATOMIC_SEQ_CST) && __atomic_exchange_n(&g->asleep, 0, __ATOMIC_SEQ_CST))
-		syscall(SYS_futex, &g->asleep, FUTEX_WAKE, 1, NULL, NULL, 0);
+	wake(&g->asleep, ASLEEP);
 }

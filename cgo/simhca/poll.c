@@ -50,7 +50,7 @@ static int notify(struct ibv_cq *cq, int solicited)
 {
 	int err = real_notify(cq, solicited);
 
-	sim_rouse();
+	sim_asked();
 	return err;
 }
 

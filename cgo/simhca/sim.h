@@ -215,6 +215,8 @@ void *sim_new(size_t);
 void sim_delete(void *, size_t);
 void sim_listen(bool on);
 void sim_nap(uint64_t ns);
+void sim_doze(uint64_t ns, bool (*polls)(void));
+void sim_attend(void);
 void sim_rouse(void);
 void sim_wake(int slot);
 
@@ -275,6 +277,7 @@ extern bool sim_fetched; /* there has been a request */
 
 void sim_engine_start(void);
 bool sim_lend(void);
+void sim_asked(void);
 void sim_engine_forget(void); /* in the child of a fork */
 
 /* ---- threads of the program that poll (poll.c) ---- */
