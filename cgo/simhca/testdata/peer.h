@@ -11,7 +11,7 @@
 
 #include "side.h"
 
-enum { LONG = 300000, WORD = 4096, ADDS = 5000, QPS = 157 };
+enum { LONG = 300000, WORD = 4096, ADDS = 5000, VOLLEY = 2000, QPS = 157 };
 
 /* From a rest to what wakes the devices up, in seconds; others may have the CPUs. */
 static const double QUICK = 0.002;
@@ -81,6 +81,30 @@ static void receive(struct side *s)
 	struct ibv_recv_wr *bad, w = { .sg_list = &sge, .num_sge = 1 };
 
 	CHECK(!ibv_post_recv(s->qp, &w, &bad));
+}
+
+/* So many messages of one byte there and back, between two processes that poll. */
+static void volley(struct side *s, bool begins, int n)
+{
+	int sent = 0, received = 0;
+	struct ibv_wc wc;
+
+	receive(s);
+	if (begins)
+		post(s, IBV_WR_SEND, 0, 1, 0);
+	while (sent < n || received < n) {
+		if (!ibv_poll_cq(s->cq, 1, &wc))
+			continue;
+		CHECK(wc.status == IBV_WC_SUCCESS);
+		if (wc.opcode != IBV_WC_RECV) {
+			sent++;
+			continue;
+		}
+		if (++received < n)
+			receive(s);
+		if (!begins || received < n)
+			post(s, IBV_WR_SEND, 0, 1, 0);
+	}
 }
 
 /* ---- a peer ---- */
@@ -209,6 +233,9 @@ static void obey(int fd)
 			break;
 		case 'm': /* takes a message of one byte */
 			await_message(&s, IBV_WC_RECV, 1);
+			break;
+		case 'v':
+			volley(&s, false, VOLLEY);
 			break;
 		case 'k': /* the region's key ends while requests come, and there is another one */
 			again = ibv_reg_mr(s.pd, s.memory, BYTES, IBV_ACCESS_LOCAL_WRITE);
