@@ -100,7 +100,8 @@ bool mx_recall(struct mx_pending *p)
 void mx_recall_all(struct mx_qp *q)
 {
 	for (int i = 0; i < q->npending; i++)
-		mx_recall(&q->pending[i]);
+		if (q->pending[i].message)
+			sim_abandon(q->pending[i].message, q->pending[i].serial);
 }
 
 /* Sends a datagram. It waits for room as long as the receiver takes any, and for a millisecond. */

@@ -58,6 +58,19 @@ static bool arrive(struct mx_qp *q, struct mx_pending *p, struct way way, const 
 	return true;
 }
 
+static uint64_t request_bytes(const struct mx_wqe *w) { return reads(w) ? 0 : w->bytes; }
+
+/* Sends a request, unless it arrived before there was a rule for its way. */
+static void leave(struct mx_qp *q, const struct mx_wqe *w, struct mx_pending *p, struct way way)
+{
+	if (p->message || p->steps) {
+		p->leg = ARRIVED;
+		return;
+	}
+	p->leg = SENT;
+	p->due = arrival(q, way.there, request_bytes(w));
+}
+
 /* The end of a request. */
 static int over(struct mx_pending *p, int status)
 {
@@ -84,23 +97,20 @@ static int execute(struct mx_qp *q, struct mx_wqe *w, struct mx_pending *p, stru
 static int carry(struct mx_qp *q, struct mx_wqe *w, struct mx_pending *p, bool followed)
 {
 	struct way way = way_of(q, w);
-	uint64_t bytes = reads(w) ? 0 : w->bytes;
 
 	if (p->leg == OVER)
 		return p->status;
 	if (p->leg == UNSENT && !way.there && !way.back)
 		return mx_execute(q, w, p);
-	if (p->leg == UNSENT) {
-		p->leg = SENT;
-		p->due = arrival(q, way.there, bytes);
-	}
+	if (p->leg == UNSENT)
+		leave(q, w, p, way);
 	if (p->leg != ARRIVED && sim_now() < p->due)
 		return MX_WAIT;
 	if (p->tries > q->attr.retry_cnt)
 		return over(p, MLX5_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR);
 	switch (p->leg) {
 	case SENT:
-		if (!arrive(q, p, way, way.there, bytes, followed))
+		if (!arrive(q, p, way, way.there, request_bytes(w), followed))
 			return q->type == IBV_QPT_UD || q->type == IBV_QPT_UC ? over(p, MX_DONE) : MX_WAIT;
 		p->leg = ARRIVED;
 		/* fall through */
@@ -146,10 +156,8 @@ void mx_send_behind(struct mx_qp *q)
 		if (w.flags & 0xe0) /* fences */
 			return;
 		way = way_of(q, &w);
-		if (p->leg == UNSENT && (way.there || way.back)) {
-			p->leg = SENT;
-			p->due = arrival(q, way.there, reads(&w) ? 0 : w.bytes);
-		}
+		if (p->leg == UNSENT && (way.there || way.back))
+			leave(q, &w, p, way);
 		if (p->leg != UNSENT && next_there(q, i))
 			carry(q, &w, p, i + 1 < q->npending);
 	}
