@@ -12,8 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,6 +22,7 @@ import (
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/internal/testproc"
 )
 
 // stuck is when a test is taken for one that hangs.
@@ -170,28 +169,10 @@ func (p *process) signal(s syscall.Signal) {
 	require.NoError(p.t, p.cmd.Process.Signal(s))
 }
 
-// stop stops the process, and returns when no thread of it runs any more: SIGSTOP is not
-// instantaneous.
+// stop stops the process.
 func (p *process) stop() {
 	p.t.Helper()
-	p.signal(syscall.SIGSTOP)
-	tasks := fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid)
-	for end := time.Now().Add(stuck); ; time.Sleep(time.Millisecond) {
-		require.True(p.t, time.Now().Before(end))
-		threads, err := filepath.Glob(tasks)
-		require.NoError(p.t, err)
-		require.NotEmpty(p.t, threads)
-		if !slices.ContainsFunc(threads, runs) {
-			return
-		}
-	}
-}
-
-// runs reports whether the thread of /proc/PID/task/TID/stat is not stopped.
-func runs(stat string) bool {
-	b, err := os.ReadFile(stat)
-	_, state, ok := strings.Cut(string(b), ") ")
-	return err == nil && ok && !strings.HasPrefix(state, "T")
+	testproc.Stop(p.t, p.cmd.Process)
 }
 
 func (p *process) kill() {
