@@ -98,6 +98,7 @@ type session struct {
 	running  sync.WaitGroup
 	over     chan struct{}
 	ended    atomic.Bool
+	heard    atomic.Bool  // the server has sent something since lookAtMember
 	parts    atomic.Int32 // under way, under the pacer
 	through  *through     // what READs go through that have no queue pair here; or nil
 
@@ -127,6 +128,8 @@ type session struct {
 	said    wire.Horizon  // that was sent last
 	placed  bool          // the server is one of a cluster: READs need its grants, and a miss is asked again
 	granter uint64        // the call that asks for a grant; 0: none does
+	quiet   hung          // of a member
+	watch   *time.Timer   // for lookAtMember; nil if the server is none
 	soon    *time.Timer   // for tellRest; nil before the first time
 	wake    chan struct{}
 }
@@ -262,6 +265,9 @@ func (s *session) endNow(cause error) {
 	if s.trim != nil {
 		s.trim.Stop()
 	}
+	if s.watch != nil {
+		s.watch.Stop()
+	}
 	for id, c := range s.calls {
 		delete(s.calls, id)
 		c.done <- errEnded
@@ -320,6 +326,9 @@ func (s *session) receive() error {
 		b, err := s.conn.Next(s.live)
 		if err != nil {
 			return err
+		}
+		if !s.heard.Load() { // it is shared
+			s.heard.Store(true)
 		}
 		h, err := wire.ReadHeader(b)
 		if err != nil {
@@ -380,7 +389,10 @@ func (s *session) begin(b []byte) error {
 	s.m.Begin(&m)
 	if s.longest = int(m.Longest); first {
 		s.m.Replied(m.Clock, 0, s.clock())
-		if s.placed = m.Granted; s.placed && s.by != TCP {
+		if s.placed = m.Granted; s.placed {
+			s.watchMember()
+		}
+		if s.placed && s.by != TCP {
 			s.askGrant()
 		}
 		close(s.first)
