@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/cmd/internal/cachestatus"
+	"github.com/goverbs/goverbs/internal/testproc"
 )
 
 // steady increments and reads counters all the time. Each operation must succeed, and nothing may be missed.
@@ -177,8 +179,8 @@ func TestFabricClusterInPeace(t *testing.T) {
 	h.check()
 }
 
-// A server is killed, and one hangs while its device responds: others take over, and operations of all kinds have one
-// order.
+// A server is killed, and one hangs while its device responds: others take over. A way is cut, and nothing is lost.
+// Operations of all kinds have one order.
 func TestFabricClusterInTrouble(t *testing.T) {
 	f := newFleet(t)
 	all, clients := f.three()
@@ -200,6 +202,9 @@ func TestFabricClusterInTrouble(t *testing.T) {
 
 	f.hangs(h, a, b, clients)
 	h.goesOn(historyOperations())
+
+	f.cuts(a, clients)
+	h.goesOn(historyOperations())
 	h.check()
 }
 
@@ -217,8 +222,8 @@ func (f *fleet) hangs(h *history, other, p *process, clients []*cache.Cluster) {
 	require.NoError(f, c.Set(f.ctx, key, cache.Item{Value: []byte("old")}, 0))
 	require.Eventually(f, func() bool { return c.Server(key).Stats().Whole }, time.Minute, time.Millisecond)
 	h.lost(h.now())
-	p.signal(syscall.SIGSTOP)
 	begun := time.Now()
+	testproc.Stop(f, p.process) // from here on it executes no change: whatever it receives, others have its shards before it continues
 	it, err := c.Get(f.ctx, key)
 	require.NoError(f, err, "by READ, while a grant lasts")
 	require.Equal(f, "old", string(it.Value))
@@ -253,4 +258,21 @@ func (f *fleet) hangs(h *history, other, p *process, clients []*cache.Cluster) {
 	}
 	other.settled(3)
 	current()
+}
+
+// cuts cuts one way between this process and a member for longer than the transport tries again, and the other one.
+// Then all clients reach the member.
+func (f *fleet) cuts(p *process, clients []*cache.Cluster) {
+	f.Helper()
+	host, _, _ := strings.Cut(p.address, ":")
+	takeovers := p.status().Takeovers
+	for _, ends := range [][2]string{{here, host}, {host, here}} {
+		cut(f.T, ends[0], ends[1], time.Second)
+		begun := time.Now()
+		for _, c := range clients {
+			f.served(c, f.keyOf(c, p))
+		}
+		f.Logf("%s was cut from %s: all clients are served after %v", ends[1], ends[0], time.Since(begun))
+	}
+	require.Equal(f, takeovers, p.status().Takeovers)
 }

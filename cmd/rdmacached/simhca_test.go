@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/internal/testproc"
 )
 
 const fabricConfig = "RDMACACHED_TEST_CONFIG"
@@ -97,7 +98,7 @@ func TestFabricDaemonIsKilled(t *testing.T) {
 	}
 	require.NoError(t, client.Set(ctx, key, value, 0))
 	hit()
-	require.NoError(t, daemon.Signal(syscall.SIGSTOP))
+	testproc.Stop(t, daemon)
 	hit()
 	require.NoError(t, daemon.Kill()) // kill -9
 	require.Eventually(t, func() bool { return !client.Stats().Connected }, time.Minute, time.Millisecond)

@@ -1,0 +1,82 @@
+//go:build simhca && linux && cgo
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cache"
+)
+
+// cut has all packets of the fabric lost from one address to another for some time.
+func cut(t *testing.T, from, to string, d time.Duration) {
+	t.Helper()
+	_, name, _ := strings.Cut(strings.Split(os.Getenv("SIMHCA"), ",")[0], "@")
+	file := fmt.Sprintf("/dev/shm/simhca-fabric-%d/%s.impair", os.Geteuid(), name)
+	require.NoError(t, os.WriteFile(file+".new", fmt.Appendf(nil, "%s %s cut\n", from, to), 0o600))
+	require.NoError(t, os.Rename(file+".new", file))
+	time.Sleep(d)
+	require.NoError(t, os.Remove(file))
+}
+
+// here is the address of this process in the fabric.
+const here = "127.0.0.1"
+
+// One way is cut while calls are under way, for less time than the transport tries again, and for longer. No call hangs,
+// by this connection or the next.
+func TestFabricWayIsCut(t *testing.T) {
+	if !strings.Contains(os.Getenv("SIMHCA"), "@") {
+		t.Skip("needs SIMHCA=mlx5@NAME")
+	}
+	const host = "127.0.0.11"
+	p, ended := startProcess(t, fmt.Appendf(nil, `{"listen": "%s:7481", "memory": "8MiB", "lease": "1m"}`, host), "SIMHCA_ADDRESS="+host)
+	t.Cleanup(func() {
+		_ = p.Kill()
+		<-ended
+	})
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer stop()
+	var c *cache.Client
+	require.Eventually(t, func() (ok bool) {
+		var err error
+		c, err = cache.Dial(ctx, host+":7481", cache.Config{})
+		return err == nil
+	}, time.Minute, 10*time.Millisecond)
+	var done atomic.Int64
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	defer stop()
+	for w := range 4 {
+		workers.Go(func() {
+			for ctx.Err() == nil {
+				if c.Set(ctx, fmt.Appendf(nil, "key %d", w), cache.Item{}, 0) == nil {
+					done.Add(1)
+				}
+			}
+		})
+	}
+	goesOn := func() {
+		t.Helper()
+		before := done.Load()
+		const ring = 200 // messages: more than are under way between two processes
+		require.Eventually(t, func() bool { return done.Load() > before+ring }, 20*time.Second, time.Millisecond)
+	}
+	for _, d := range []time.Duration{50 * time.Millisecond, 800 * time.Millisecond, 800 * time.Millisecond} {
+		for _, ends := range [][2]string{{here, host}, {host, here}} {
+			goesOn()
+			cut(t, ends[0], ends[1], d)
+		}
+		goesOn()
+	}
+	require.Greater(t, c.Stats().Sessions, uint64(1))
+	require.NoError(t, c.Close())
+}
