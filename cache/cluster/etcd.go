@@ -27,11 +27,18 @@ type store struct {
 
 // endpoint is a member of etcd.
 type endpoint struct {
-	cfg clientv3.Config
+	cfg  clientv3.Config // its context ends with close
+	stop context.CancelFunc
 
-	mu     sync.Mutex // of what follows
+	mu   sync.Mutex  // of what follows
+	conn *connection // nil: none that is made, or has been
+}
+
+// connection is a client of a member of etcd, which has been made when done is closed.
+type connection struct {
+	done   chan struct{}
 	client *clientv3.Client
-	closed bool
+	err    error
 }
 
 // The keys below the prefix. Members watch what begins with "moves/", up to "placement".
@@ -43,42 +50,64 @@ const (
 	drainKey     = "operator/drain/" // and the id of a server that is to have no shards
 )
 
-func openStore(cfg *Config) *store {
-	s := &store{timeout: cfg.TTL / 4, prefix: "/rdmacached/" + cfg.Name + "/"}
+// openStore returns etcd, of which each member has some time to reply.
+func openStore(cfg *Config, timeout time.Duration) *store {
+	s := &store{timeout: timeout, prefix: "/rdmacached/" + cfg.Name + "/"}
 	for _, address := range cfg.Etcd {
-		s.endpoints = append(s.endpoints, &endpoint{cfg: clientv3.Config{
-			Endpoints: []string{address}, TLS: cfg.TLS, Username: cfg.User, Password: cfg.Password,
-			DialTimeout: s.timeout, Logger: zap.NewNop(), DialKeepAliveTime: cfg.TTL, DialKeepAliveTimeout: s.timeout,
+		ctx, stop := context.WithCancel(context.Background())
+		s.endpoints = append(s.endpoints, &endpoint{stop: stop, cfg: clientv3.Config{
+			Endpoints: []string{address}, TLS: cfg.TLS, Username: cfg.User, Password: cfg.Password, Context: ctx,
+			DialTimeout: timeout, Logger: zap.NewNop(), DialKeepAliveTime: cfg.TTL, DialKeepAliveTimeout: cfg.TTL / 4,
 		}})
 	}
 	return s
 }
 
-// connect returns the client. With a user it is made when the member of etcd replies for the first time.
-func (e *endpoint) connect() (*clientv3.Client, error) {
+// connect returns the client. With a user it is made when the member of etcd has replied: connect waits for that until
+// ctx ends, and others need not wait longer for it.
+func (e *endpoint) connect(ctx context.Context) (*clientv3.Client, error) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return nil, context.Canceled
+	if err := e.cfg.Context.Err(); err != nil {
+		e.mu.Unlock()
+		return nil, err
 	}
-	if e.client == nil {
-		c, err := clientv3.New(e.cfg)
-		if err != nil {
-			return nil, err
-		}
-		e.client = c
+	if e.conn == nil {
+		e.conn = &connection{done: make(chan struct{})}
+		go e.dial(e.conn)
 	}
-	return e.client, nil
+	c := e.conn
+	e.mu.Unlock()
+	select {
+	case <-c.done:
+		return c.client, c.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// dial makes a client.
+func (e *endpoint) dial(c *connection) {
+	defer close(c.done)
+	if c.client, c.err = clientv3.New(e.cfg); c.err != nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.conn = nil // the next one tries again
+	}
 }
 
 func (e *endpoint) close() error {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.closed = true
-	if e.client == nil {
+	e.stop()
+	c := e.conn
+	e.conn = nil
+	e.mu.Unlock()
+	if c == nil {
 		return nil
 	}
-	return e.client.Close()
+	if <-c.done; c.err != nil {
+		return nil
+	}
+	return c.client.Close()
 }
 
 func (s *store) close() error {
@@ -95,13 +124,7 @@ func (s *store) do(ctx context.Context, compare []clientv3.Cmp, others []clientv
 	first := s.at.Load()
 	for i := range uint32(len(s.endpoints)) {
 		n := (first + i) % uint32(len(s.endpoints))
-		var c *clientv3.Client
-		if c, err = s.endpoints[n].connect(); err != nil {
-			continue
-		}
-		one, cancel := context.WithTimeout(ctx, s.timeout)
-		resp, err = c.Txn(one).If(compare...).Then(ops...).Else(others...).Commit()
-		if cancel(); err == nil {
+		if resp, err = s.doAt(ctx, n, compare, others, ops); err == nil {
 			s.at.Store(n)
 			return resp, nil
 		}
@@ -110,6 +133,17 @@ func (s *store) do(ctx context.Context, compare []clientv3.Cmp, others []clientv
 		}
 	}
 	return nil, fmt.Errorf("cluster: etcd: %w", err)
+}
+
+// doAt is do at one member.
+func (s *store) doAt(ctx context.Context, n uint32, compare []clientv3.Cmp, others, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	c, err := s.endpoints[n].connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.Txn(ctx).If(compare...).Then(ops...).Else(others...).Commit()
 }
 
 // watch calls changed after changes of the placement and of moves, until ctx ends. It may miss some.
@@ -125,7 +159,7 @@ func (s *store) watch(ctx context.Context, changed func()) {
 
 // watchAt is watch at one member of etcd, until that fails.
 func (s *store) watchAt(ctx context.Context, n uint32, changed func()) {
-	c, err := s.endpoints[n].connect()
+	c, err := s.endpoints[n].connect(ctx)
 	if err != nil {
 		return
 	}

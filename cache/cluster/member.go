@@ -71,7 +71,7 @@ func Join(s *server.Server, cfg Config) (*Member, error) {
 	if err := s.JoinCluster(m.promise); err != nil {
 		return nil, err
 	}
-	m.store = openStore(&cfg)
+	m.store = openStore(&cfg, cfg.TTL/4)
 	m.shut = sync.OnceValue(m.store.close)
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop = stop
