@@ -18,7 +18,8 @@ var errEnded = errors.New("the server is no member any more, and its records are
 
 // Drain hands over all shards, and then leaves the cluster. It returns nil when the server may end without a loss. It
 // returns an error if ctx has ended before, if others have taken over the shards meanwhile, or the member has ended,
-// and [ErrLast] if there is no other member.
+// and [ErrLast] if there is no other member. If ctx has ended, the member goes on to hand over its shards, but does not
+// leave, until Drain is called again, or Close.
 func (m *Member) Drain(ctx context.Context) error {
 	m.mu.Lock()
 	life, joined := m.self.Life, m.own != nil && m.own.Number() != 0
@@ -33,7 +34,10 @@ func (m *Member) Drain(ctx context.Context) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.leaving, m.left = false, false
+	m.left = false
+	if errors.Is(err, ErrLast) {
+		m.leaving = false
+	}
 	return fmt.Errorf("cluster: drain: %w", err)
 }
 

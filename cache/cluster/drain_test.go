@@ -104,7 +104,7 @@ func TestDrainOfAMemberThatEnds(t *testing.T) {
 	}
 }
 
-// A drain that is given up does not keep the server from joining again.
+// A drain that is given up does not keep the server from joining again, and the member is not undrained.
 func TestDrainIsGivenUp(t *testing.T) {
 	m, p := draining(t)
 	m.own.Learn(given(p), 0)
@@ -115,6 +115,17 @@ func TestDrainIsGivenUp(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, m.Drain(ctx), context.Canceled)
 	require.False(t, m.drained())
+	m.view = &view{}
+	require.Nil(t, m.ordered())
+}
+
+// A member that no other one relieves has its share again.
+func TestDrainOfTheLastMember(t *testing.T) {
+	m, p := draining(t)
+	m.own.Learn(takenOver(t, p, place.Life{ID: "b", Boot: 1}), 0)
+	require.ErrorIs(t, m.Drain(t.Context()), ErrLast)
+	m.view = &view{}
+	require.Equal(t, place.Member, m.ordered().Member(1).State)
 }
 
 // It has shards again, since another member has died meanwhile.

@@ -46,7 +46,7 @@ func operate(ctx context.Context, name string, args []string, out io.Writer) err
 		}
 		last = shards
 	})
-	if errors.Is(err, context.Canceled) {
+	if errors.Is(err, context.Canceled) && last >= 0 {
 		return fmt.Errorf("%s has %d shards, which go on to move", id, last)
 	}
 	return err
