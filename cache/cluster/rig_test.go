@@ -27,16 +27,27 @@ const stuck = 3 * time.Minute
 type rig struct {
 	t         *testing.T
 	ctx       context.Context
-	etcd      *etcd.Server
+	etcd      *etcd.Server  // the first member
+	urls      []string      // of all members
 	initiator *dc.Initiator // of clients, and of members that copy records
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
+	return rigWith(t, etcd.Start(t))
+}
+
+// rigWith is newRig with the members of an etcd.
+func rigWith(t *testing.T, members ...*etcd.Server) *rig {
+	t.Helper()
 	i := simulated.Initiator(t, 4)
 	ctx, cancel := context.WithTimeout(t.Context(), stuck)
 	t.Cleanup(cancel)
-	return &rig{t, ctx, etcd.Start(t), i}
+	r := &rig{t: t, ctx: ctx, etcd: members[0], initiator: i}
+	for _, m := range members {
+		r.urls = append(r.urls, m.URL)
+	}
+	return r
 }
 
 // node is a server and its membership.
@@ -64,7 +75,7 @@ func (r *rig) start(id, address string, weight int, edit ...func(*cluster.Config
 	s, err := server.Listen(r.ctx, address, server.Config{Device: "mlx5_1", Memory: 8 << 20, DC: server.DCConfig{Responders: 1, Backend: dc.Hardware}})
 	require.NoError(r.t, err)
 	n := &node{t: r.t, server: s, address: s.Addr().String(), served: make(chan error, 1)}
-	cfg := cluster.Config{Name: "test", ID: id, Etcd: []string{r.etcd.URL}, Advertise: n.address, TTL: time.Second, Weight: &weight,
+	cfg := cluster.Config{Name: "test", ID: id, Etcd: r.urls, Advertise: n.address, TTL: time.Second, Weight: &weight,
 		Client: cache.Config{DC: r.initiator}, Logger: log}
 	for _, e := range edit {
 		e(&cfg)

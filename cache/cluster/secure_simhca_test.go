@@ -3,7 +3,6 @@
 package cluster_test
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -22,7 +21,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/goverbs/goverbs/cache/cluster"
-	"github.com/goverbs/goverbs/cache/internal/driver/simulated"
 	"github.com/goverbs/goverbs/ci/etcd"
 )
 
@@ -56,10 +54,8 @@ func certificate(t *testing.T) (cert, key string, cfg *tls.Config) {
 // trust it.
 func TestSimulatedSecureEtcd(t *testing.T) {
 	cert, key, secure := certificate(t)
-	ctx, cancel := context.WithTimeout(t.Context(), stuck)
-	defer cancel()
-	i := simulated.Initiator(t, 4)
-	r := &rig{t, ctx, etcd.StartTLS(t, "--cert-file", cert, "--key-file", key, "--trusted-ca-file", cert, "--client-cert-auth"), i}
+	r := rigWith(t, etcd.StartTLS(t, "--cert-file", cert, "--key-file", key, "--trusted-ca-file", cert, "--client-cert-auth"))
+	ctx := r.ctx
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{r.etcd.URL}, TLS: secure, Logger: zap.NewNop()})
 	require.NoError(t, err)
 	defer c.Close()

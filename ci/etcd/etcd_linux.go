@@ -1,7 +1,10 @@
 package etcd
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os/exec"
@@ -12,35 +15,66 @@ import (
 	"time"
 )
 
-// Server is an etcd of one member.
+// Server is a member of an etcd, in a process of its own.
 type Server struct {
 	URL string
 	cmd *exec.Cmd
 }
 
-// Start starts an etcd that ends with the test, and waits until it replies.
+// Start starts an etcd of one member that ends with the test, and waits until it replies.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	return start(t, "http")
+	return start(t, "http", 1)[0]
 }
 
-// StartTLS starts an etcd that speaks https, with more arguments, such as --cert-file.
+// StartTLS starts an etcd of one member that speaks https, with more arguments, such as --cert-file.
 func StartTLS(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return start(t, "https", args...)
+	return start(t, "https", 1, args...)[0]
 }
 
-func start(t testing.TB, scheme string, args ...string) *Server {
+// StartThree starts an etcd of three members.
+func StartThree(t testing.TB) []*Server {
+	t.Helper()
+	return start(t, "http", 3)
+}
+
+func start(t testing.TB, scheme string, members int, args ...string) (all []*Server) {
 	t.Helper()
 	path, err := Path(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{URL: scheme + "://" + free(t)}
-	peer := "http://" + free(t)
-	s.cmd = exec.Command(path, "--name", "a", "--data-dir", t.TempDir(), "--listen-client-urls", s.URL, "--advertise-client-urls", s.URL,
-		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "a="+peer)
-	s.cmd.Args = append(s.cmd.Args, args...)
+	var peers, cluster []string
+	for i := range members {
+		peers = append(peers, "http://"+free(t))
+		cluster = append(cluster, fmt.Sprintf("%c=%s", 'a'+i, peers[i]))
+	}
+	for i, peer := range peers {
+		url := scheme + "://" + free(t)
+		s := &Server{URL: url, cmd: exec.Command(path, append([]string{"--name", string(rune('a' + i)), "--data-dir", t.TempDir(),
+			"--listen-client-urls", url, "--advertise-client-urls", url, "--listen-peer-urls", peer,
+			"--initial-advertise-peer-urls", peer, "--initial-cluster", strings.Join(cluster, ",")}, args...)...)}
+		s.run(t)
+		all = append(all, s)
+	}
+	for _, s := range all {
+		for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			err := s.healthy()
+			if err == nil {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("etcd: %v", err)
+			}
+		}
+	}
+	return all
+}
+
+// run starts the process, which ends with the test.
+func (s *Server) run(t testing.TB) {
+	t.Helper()
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	s.cmd.Stderr = t.Output() // of tests that fail
 	s.cmd.Stdout = s.cmd.Stderr
@@ -59,16 +93,10 @@ func start(t testing.TB, scheme string, args ...string) *Server {
 		_ = s.cmd.Wait()
 		close(stopped)
 	})
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		err := s.healthy()
-		if err == nil {
-			return s
-		}
-		if time.Now().After(end) {
-			t.Fatalf("etcd: %v", err)
-		}
-	}
 }
+
+// Kill ends the process at once.
+func (s *Server) Kill(t testing.TB) { s.signal(t, syscall.SIGKILL) }
 
 // Stop has the process hang, as SIGSTOP does, until [Server.Continue].
 func (s *Server) Stop(t testing.TB) { s.signal(t, syscall.SIGSTOP) }
@@ -83,6 +111,12 @@ func (s *Server) signal(t testing.TB, signal syscall.Signal) {
 	}
 }
 
+// Leads reports whether the server is the leader of its etcd.
+func (s *Server) Leads() bool {
+	b, err := s.get("/metrics")
+	return err == nil && bytes.Contains(b, []byte("\netcd_server_is_leader 1\n"))
+}
+
 // healthy returns why the server does not serve.
 func (s *Server) healthy() error {
 	if address, secure := strings.CutPrefix(s.URL, "https://"); secure {
@@ -92,16 +126,22 @@ func (s *Server) healthy() error {
 		}
 		return err
 	}
+	_, err := s.get("/health")
+	return err
+}
+
+// get returns what the server replies at a path.
+func (s *Server) get(path string) ([]byte, error) {
 	client := http.Client{Timeout: time.Second}
-	r, err := client.Get(s.URL + "/health")
+	r, err := client.Get(s.URL + path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer r.Body.Close()
 	if r.StatusCode != http.StatusOK {
-		return errors.New(r.Status)
+		return nil, errors.New(r.Status)
 	}
-	return nil
+	return io.ReadAll(r.Body)
 }
 
 // free returns an address with a port that is free.
