@@ -22,6 +22,7 @@ func cacheRows() []row {
 	list := []row{
 		besideReads("cache_get_64B", measure.AtMostOver(400), func(o *opened, es [2]end) (operations, error) { return cacheGet(o, es, read) }),
 		besideReads("cache_get_rc_64B", measure.AtMostOver(400), cacheGetByRC),
+		memberGet(),
 		longGet(),
 		multiGet("multiget32", (*opened).cacheByDC),
 		multiGet("multiget32_rc", func(o *opened, _ [2]end) (*cacheServer, error) { return o.cacheByRC(0) }),
@@ -75,6 +76,61 @@ func (o *opened) cacheByRC(pollFor time.Duration) (*cacheServer, error) {
 	}
 	e, err := o.end(devices[0])
 	return &cacheServer{s, cache.Config{PD: e.pd, RequireRDMA: true, PollFor: pollFor, MapBytes: math.MaxInt}, cache.RDMA}, err
+}
+
+// memberGet is a GET from a member of a cluster, which the client believes only until the server's deadline, beside one
+// from a single server.
+func memberGet() row {
+	return row{name: "cache_get_member_64B", target: measure.AtMost(1.02), baseline: "GET from a single server", open: func(o *opened) (ours, base operations, err error) {
+		one, err := o.cacheByRC(0)
+		if err != nil {
+			return nil, nil, err
+		}
+		member, err := o.cacheByRC(0)
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := o.join(member.Server); err != nil {
+			return nil, nil, err
+		}
+		if ours, err = member.get(o, read); err != nil {
+			return nil, nil, err
+		}
+		base, err = one.get(o, read)
+		return ours, base, err
+	}}
+}
+
+// join makes a server one that owns all shards of a cluster without etcd.
+func (o *opened) join(s *server.Server) error {
+	if err := s.JoinCluster(nil); err != nil {
+		return err
+	}
+	for i := range 1024 {
+		s.SetShard(i, server.ShardOwned)
+	}
+	const ttl = 3 * time.Second
+	s.SetDeadline(time.Now().Add(ttl))
+	beat := time.NewTicker(ttl / 6)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-beat.C:
+				s.SetDeadline(time.Now().Add(ttl))
+			case <-stop:
+				return
+			}
+		}
+	}()
+	o.add(closer(func() error {
+		beat.Stop()
+		close(stop)
+		<-stopped
+		return nil
+	}))
+	return nil
 }
 
 func (o *opened) cacheServer(cfg server.Config) (*server.Server, error) {

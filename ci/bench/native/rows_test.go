@@ -30,7 +30,7 @@ func TestRows(t *testing.T) {
 		require.False(t, names[r.Name], r.Name)
 		names[r.Name] = true
 	}
-	for _, name := range []string{"batch_read", "requester_read", "dc_in_c", "dc_read", "lock_read", "lock_update", "cache_get_64B", "cache_get_rc_64B", "cache_get_16KiB", "multiget32", "multiget32_rc", "cache_set", "cache_set_polled",
+	for _, name := range []string{"batch_read", "requester_read", "dc_in_c", "dc_read", "lock_read", "lock_update", "cache_get_64B", "cache_get_rc_64B", "cache_get_member_64B", "cache_get_16KiB", "multiget32", "multiget32_rc", "cache_set", "cache_set_polled",
 		"pacer_read", "srd_pingpong_64B", "srd_rate_64B", "srd_bulk", "srd_send_64B_mean_over_best", "srd_send_64B_polled", "requester_rate_8", "lock_read_rate_two_clients", "cache_get_rate_64"} {
 		require.True(t, names[name], name)
 	}
