@@ -183,7 +183,7 @@ func (s *session) try(ctx context.Context, e *wire.Entry, f *fetch) (v mirror.Ve
 		return 0, err
 	}
 	now := int64(0)
-	if r.Expiry != 0 { // otherwise it is not worth a look at the clock
+	if r.Expiry != 0 || s.placed { // otherwise it is not worth a look at the clock
 		now = s.clock()
 	}
 	v = s.judge(&r, refusal, e, now, mark)

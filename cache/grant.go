@@ -16,13 +16,13 @@ const longestGrant = 61_000
 // errOtherLife says that the server is another member of its cluster than when the session began.
 var errOtherLife = errors.New("the server has joined its cluster anew")
 
-// holds reports whether what a READ has found counts, or a copy. It is called after the READ has completed: the server
-// has executed it before its deadline. mu must be held.
-func (s *session) holds() bool { return !s.placed || s.isGranted() }
+// holds reports whether what a READ has found counts, or a copy. The time now is after the completion of the READ: the
+// server has executed it before its deadline. mu must be held.
+func (s *session) holds(now int64) bool { return !s.placed || s.isGranted(now) }
 
 // isGranted is holds of a server of a cluster. mu must be held.
-func (s *session) isGranted() bool {
-	ok, due := s.m.Granted(s.clock())
+func (s *session) isGranted(now int64) bool {
+	ok, due := s.m.Granted(now)
 	if due && s.granter == 0 {
 		s.askGrant()
 	}

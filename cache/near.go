@@ -82,7 +82,7 @@ func (s *session) nearby(f *fetch) bool {
 // held.
 func (s *session) copied(fingerprint uint64, key []byte, now int64) *kept {
 	k, ok := s.near.copies.GetIfPresent(fingerprint)
-	if !ok || s.ended.Load() || !bytes.Equal(k.key, key) || now < s.near.from.Load() || !s.m.Holds(&k.entry, k.expiry, now, s.near.bound) || !s.holds() {
+	if !ok || s.ended.Load() || !bytes.Equal(k.key, key) || now < s.near.from.Load() || !s.m.Holds(&k.entry, k.expiry, now, s.near.bound) || !s.holds(now) {
 		return nil
 	}
 	s.c.count.near.Add(1)
@@ -104,11 +104,11 @@ func (s *session) mark(fingerprint uint64) uint32 {
 	return s.near.marks[fingerprint%marks]
 }
 
-// judge returns the verdict on a READ that began with a mark, and keeps a copy of a short record if none was
-// dropped since. mu must be held, and the record's bytes still be in their buffer.
+// judge returns the verdict on a READ that began with a mark and had completed by the time now, and keeps a copy of a
+// short record if none was dropped since. mu must be held, and the record's bytes still be in their buffer.
 func (s *session) judge(r *wire.Record, err error, e *wire.Entry, now int64, mark uint32) mirror.Verdict {
 	v := s.m.JudgeRecord(r, err, e, now)
-	if v == mirror.Hit && !s.holds() {
+	if v == mirror.Hit && !s.holds(now) {
 		v = mirror.Ask
 	}
 	switch n := s.near; {
