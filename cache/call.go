@@ -145,8 +145,14 @@ func (s *session) replied(b []byte) error {
 	return nil
 }
 
-// change calls the server with a request that must not be repeated after a lost reply.
+// change is carryOut of a request that takes a record which a loader has reserved for none.
 func (c *Client) change(ctx context.Context, op string, q *wire.Request) (wire.Reply, error) {
+	q.Want |= kv.WantStored
+	return c.carryOut(ctx, op, q)
+}
+
+// carryOut calls the server with a request that must not be repeated after a lost reply.
+func (c *Client) carryOut(ctx context.Context, op string, q *wire.Request) (wire.Reply, error) {
 	if err := checkRequest(q); err != nil {
 		return wire.Reply{}, opError(op, q.Key, err)
 	}

@@ -106,7 +106,7 @@ func (c *Client) TTL(ctx context.Context, key []byte) (time.Duration, error) {
 		if err != nil {
 			return 0, opError("ttl", key, err)
 		}
-		a, err := s.call(ctx, &wire.Request{Request: kv.Request{Op: kv.OpGet, Want: kv.WantNoValue | kv.WantNoBump, Key: key}})
+		a, err := s.call(ctx, &wire.Request{Request: kv.Request{Op: kv.OpGet, Want: kv.WantNoValue | kv.WantNoBump | kv.WantStored, Key: key}})
 		if errors.Is(err, errEnded) {
 			continue
 		}

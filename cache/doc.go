@@ -102,8 +102,7 @@
 //
 // There are no replicas. No server takes over from one that is down, a cluster's list of servers does not change
 // while it is open, and servers have no weights, unless they are members of one with
-// a placement (package [github.com/goverbs/goverbs/cache/cluster]). Loaders of several programs do not wait for each
-// other.
+// a placement (package [github.com/goverbs/goverbs/cache/cluster]).
 //
 // The published design that the package follows is in docs/background.md.
 package cache

@@ -47,7 +47,6 @@ func (c *Client) get(ctx context.Context, f *fetch) error {
 			}
 			return opError("get", f.key, err)
 		}
-		f.it = Item{}
 		if !errors.Is(err, errEnded) {
 			return opError("get", f.key, err)
 		}
@@ -193,6 +192,9 @@ func (s *session) try(ctx context.Context, e *wire.Entry, f *fetch) (v mirror.Ve
 	case v == mirror.Ask && refusal == wire.Dead:
 		v = changed
 	}
+	if v != mirror.Hit {
+		f.it = Item{}
+	}
 	return v, nil
 }
 
@@ -255,7 +257,7 @@ func (s *session) failed(ctx context.Context, err error) error {
 
 // ask gets the record by an RPC.
 func (s *session) ask(ctx context.Context, f *fetch) error {
-	q := wire.Request{Request: kv.Request{Op: kv.OpGet, Key: f.key}}
+	q := wire.Request{Request: kv.Request{Op: kv.OpGet, Want: kv.WantStored, Key: f.key}}
 	a, err := s.call(ctx, &q)
 	if err != nil {
 		return err
@@ -266,6 +268,10 @@ func (s *session) ask(ctx context.Context, f *fetch) error {
 		return nil
 	case kv.NotFound:
 		s.c.count.misses.Add(1)
+		if a.Bits&kv.ReplyVivified != 0 {
+			f.it.CAS = a.CAS
+			return errReserved
+		}
 	}
 	return outcome(a.Status)
 }

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/backoff"
 )
 
 // LoadFunc makes the item of a key that is not in the cache. The item's Value belongs to the
@@ -24,24 +26,32 @@ type LoaderConfig struct {
 	// MaxErrors is how many errors are kept; 0 means 1024. Further ones are dropped
 	// early.
 	MaxErrors int
+	// LoadTime is how long other loaders, in other programs too, leave the load of a key to this
+	// one. Then one of them loads it: this one may have died. 0 means a second, and below 0 this loader neither waits
+	// for others nor do they wait for it.
+	LoadTime time.Duration
 }
 
 // Loader reads through a cache: it loads and stores what is missing. Any number of
 // goroutines that miss the same key at the same time wait for one load. It is safe for
 // any number of goroutines.
 //
-// That holds within one loader: programs, or loaders, that miss at the same time each
-// load for themselves, and the first one to store its item wins.
+// Loaders of other programs wait too, if the cache is a [Client] or a [Cluster]: a loader reserves the key at its
+// server before it loads, for LoadTime in [LoaderConfig]. One that finds the key reserved waits until it finds the
+// item, or can reserve the key itself, but for twice its LoadTime at most: then it loads without that. So
+// a load that takes longer than LoadTime is begun once more, and after each LoadTime again. To
+// reads and changes of clients a key that is only reserved has no record; programs that speak memcached's protocol
+// find an empty one.
 //
-// A loader stores with [Cache.Add]: it never overwrites what was stored while it loaded,
-// but returns that. It does not know of a deletion meanwhile, so an item loaded before
-// the deletion may be stored after it. When the source has changed, a program should
-// therefore store the new item instead of deleting the old one, or let the old one
+// A loader never overwrites what was stored while it loaded, but returns that. If the key was deleted meanwhile, the
+// item is returned and not stored, since it may be older than the deletion; so it is if the reservation
+// was lost, with its server for instance. A load that takes longer than LoadTime does not know of a deletion. When the
+// source has changed, a program should therefore store the new item instead of deleting the old one, or let the old one
 // expire.
 type Loader struct {
 	cache Cache
 	cfg   LoaderConfig
-	count struct{ hits, shared, loads, failed, unstored atomic.Uint64 }
+	count struct{ hits, shared, waited, loads, failed, unstored atomic.Uint64 }
 
 	mu      sync.Mutex // of what follows
 	flights map[string]*flight
@@ -67,6 +77,9 @@ type failedLoad struct {
 func NewLoader(c Cache, cfg LoaderConfig) *Loader {
 	if cfg.MaxErrors <= 0 {
 		cfg.MaxErrors = 1024
+	}
+	if cfg.LoadTime == 0 {
+		cfg.LoadTime = time.Second
 	}
 	return &Loader{cache: c, cfg: cfg, flights: map[string]*flight{}, failed: map[string]failedLoad{}}
 }
@@ -164,16 +177,18 @@ func (l *Loader) fly(f *flight, k string, ttl time.Duration, load LoadFunc) {
 // load loads the item of a key and stores it. It reports whether load failed.
 func (l *Loader) load(ctx context.Context, key []byte, ttl time.Duration, load LoadFunc) (it Item, failed bool, err error) {
 	// The flight before this one may have stored the item since its absence was seen.
-	if it, err = l.cache.Get(ctx, key); !errors.Is(err, ErrNotFound) {
+	it, r, err := l.reserve(ctx, key)
+	if !errors.Is(err, ErrNotFound) {
 		return it, false, err
 	}
+	defer r.end(ctx, key)
 	l.count.loads.Add(1)
 	if it, err = load(ctx); err != nil {
 		return Item{}, true, err
 	}
 	it.CAS = 0
-	switch err := l.cache.Add(ctx, key, it, ttl); {
-	case errors.Is(err, ErrNotStored): // another program was first
+	switch err := l.store(ctx, key, it, ttl, r); {
+	case errors.Is(err, ErrNotStored), errors.Is(err, ErrChanged): // another program was first
 		if there, err := l.cache.Get(ctx, key); err == nil {
 			return there, false, nil
 		}
@@ -182,6 +197,77 @@ func (l *Loader) load(ctx context.Context, key []byte, ttl time.Duration, load L
 	}
 	return it, false, nil
 }
+
+// reservation lets a loader store what it loads. It has no number if there is none.
+type reservation struct {
+	in     reserver
+	number uint64
+	until  time.Time // it lasts at least
+}
+
+// How often a loader looks whether another one has stored what it loads.
+const (
+	firstLook = time.Millisecond
+	lastLook  = 32 * time.Millisecond
+)
+
+// reserve returns the record of a key. Without one the error matches ErrNotFound, and this loader is to load it, with a
+// reservation if it can have one.
+func (l *Loader) reserve(ctx context.Context, key []byte) (it Item, r *reservation, err error) {
+	r = &reservation{}
+	in, ok := l.cache.(reserver)
+	if !ok || l.cfg.LoadTime < 0 {
+		it, err = l.cache.Get(ctx, key)
+		return it, r, err
+	}
+	pause := backoff.New(firstLook, lastLook)
+	for n, begun := 0, time.Now(); ; n++ {
+		now := time.Now()
+		it, number, err := in.reserve(ctx, key, l.cfg.LoadTime)
+		switch {
+		case number != 0:
+			return it, &reservation{in, number, now.Add(l.cfg.LoadTime)}, ErrNotFound
+		case ctx.Err() != nil:
+			return it, r, ctx.Err()
+		case errors.Is(err, ErrNoMemory), errors.Is(err, ErrOutcomeUnknown):
+			return it, r, ErrNotFound
+		case !errors.Is(err, errReserved), time.Since(begun) > 2*l.cfg.LoadTime:
+			return it, r, err
+		}
+		if n == 0 {
+			l.count.waited.Add(1)
+		}
+		_ = pause.Wait(ctx) // the next call finds that it has ended
+	}
+}
+
+// store stores an item, unless the key was deleted, or another item was stored.
+func (l *Loader) store(ctx context.Context, key []byte, it Item, ttl time.Duration, r *reservation) error {
+	if r.number != 0 {
+		it.CAS = r.number
+		err := l.cache.CompareAndSwap(ctx, key, it, ttl)
+		lost := errors.Is(err, ErrNotFound)
+		if err == nil || lost || errors.Is(err, ErrChanged) {
+			r.number = 0
+		}
+		if !lost || time.Now().Before(r.until) {
+			return err
+		}
+		it.CAS = 0
+	}
+	return l.cache.Add(ctx, key, it, ttl)
+}
+
+// end ends a reservation that was not used, so that other loaders need not wait.
+func (r *reservation) end(ctx context.Context, key []byte) {
+	if r.number != 0 {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+		defer cancel()
+		_ = r.in.release(ctx, key, r.number) // otherwise it expires
+	}
+}
+
+const releaseTimeout = 100 * time.Millisecond
 
 // remember keeps the error of a load. mu must be held.
 func (l *Loader) remember(k string, err error) {
@@ -222,6 +308,7 @@ func (l *Loader) remembered(k string) error {
 type LoaderStats struct {
 	Hits     uint64 // found in the cache at once
 	Shared   uint64 // waited for a load that was under way
+	Waited   uint64 // waited for another loader
 	Loads    uint64 // calls of a LoadFunc
 	Failed   uint64 // of those, with an error
 	Unstored uint64 // loaded, but not stored for an error of the cache
@@ -230,5 +317,5 @@ type LoaderStats struct {
 // Stats returns what the loader did.
 func (l *Loader) Stats() LoaderStats {
 	n := &l.count
-	return LoaderStats{Hits: n.hits.Load(), Shared: n.shared.Load(), Loads: n.loads.Load(), Failed: n.failed.Load(), Unstored: n.unstored.Load()}
+	return LoaderStats{Hits: n.hits.Load(), Shared: n.shared.Load(), Waited: n.waited.Load(), Loads: n.loads.Load(), Failed: n.failed.Load(), Unstored: n.unstored.Load()}
 }

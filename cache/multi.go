@@ -82,7 +82,7 @@ func (s *session) askMulti(ctx context.Context, keys [][]byte, into []Result) er
 		if into[i].Err != errPending {
 			continue
 		}
-		c, err := s.start(ctx, &wire.Request{Request: kv.Request{Op: kv.OpGet, Key: key}})
+		c, err := s.start(ctx, &wire.Request{Request: kv.Request{Op: kv.OpGet, Want: kv.WantStored, Key: key}})
 		if err != nil {
 			first = err
 			break

@@ -19,12 +19,14 @@ func (c *Client) Do(ctx context.Context, q *kv.Request) (kv.Reply, error) {
 		switch {
 		case err == nil:
 			return kv.Reply{Status: kv.OK, Value: f.it.Value, Flags: f.it.Flags, CAS: f.it.CAS}, nil
+		case errors.Is(err, errReserved):
+			return kv.Reply{Status: kv.OK, CAS: f.it.CAS}, nil
 		case errors.Is(err, ErrNotFound):
 			return kv.Reply{Status: kv.NotFound}, nil
 		}
 		return kv.Reply{}, err
 	}
-	a, err := c.change(ctx, "carry out", &wire.Request{Request: *q})
+	a, err := c.carryOut(ctx, "carry out", &wire.Request{Request: *q})
 	switch {
 	case a.Status != 0:
 		return a.Reply, nil

@@ -41,6 +41,7 @@ const (
 	WantNoValue             // the reply needs no value
 	WantIfLater             // a flush: at Expiry instead of at once
 	WantWin                 // a get of a stale value: ask whether this client should fetch a new one
+	WantStored              // pass over a record that a get with WantVivify has made, unless its CAS number is CAS with WantCompare
 )
 
 // Request is what a store executes. Times are in milliseconds from its execution: 0 is never, and what is
@@ -75,12 +76,13 @@ const (
 
 // Bits of [Reply].Bits.
 const (
-	ReplyWon     = 1 << iota // this client should fetch a new value
-	ReplySent                // another client was told so
-	ReplyStale               // the value is marked stale
-	ReplyFetched             // the value had been read since it was stored
-	ReplyCreated             // this request made the record
-	ReplyBinary              // the key was stored with WantBinary
+	ReplyWon      = 1 << iota // this client should fetch a new value
+	ReplySent                 // another client was told so
+	ReplyStale                // the value is marked stale
+	ReplyFetched              // the value had been read since it was stored
+	ReplyCreated              // this request made the record
+	ReplyBinary               // the key was stored with WantBinary
+	ReplyVivified             // with NotFound: WantStored has passed over the record with the number CAS
 )
 
 // Reply is the outcome of a request. Beside Status and Bits it describes the record that was found

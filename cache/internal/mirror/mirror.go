@@ -238,7 +238,7 @@ func (m *Mirror) JudgeRecord(r *wire.Record, err error, e *wire.Entry, now int64
 		m.Refused.Note(err)
 		m.Forget(e)
 		return Ask
-	case e.Version <= m.flushed, r.Expiry != 0 && r.Expired(m.times.latest(now)):
+	case e.Version <= m.flushed, r.Attrs&wire.AttrVivified != 0, r.Expiry != 0 && r.Expired(m.times.latest(now)):
 		return Ask
 	}
 	m.sample.hit(e)

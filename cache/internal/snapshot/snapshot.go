@@ -56,7 +56,7 @@ const (
 	sumSize  = 8
 	theEnd   = 1<<16 - 1 // a key's length
 	fetched  = 1         // bit
-	attrs    = wire.AttrStale | wire.AttrWon | wire.AttrBinaryKey
+	attrs    = wire.AttrStale | wire.AttrWon | wire.AttrBinaryKey | wire.AttrVivified
 )
 
 // Writer writes a snapshot. It is whole after Close.

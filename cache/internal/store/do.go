@@ -75,6 +75,7 @@ type call struct {
 func (c *call) wants(bit uint32) bool { return c.q.Want&bit != 0 }
 
 func (c *call) do() kv.Status {
+	c.pass()
 	switch c.q.Op {
 	case kv.OpGet:
 		return c.get()
@@ -86,12 +87,25 @@ func (c *call) do() kv.Status {
 	return c.set()
 }
 
+// pass takes a record that a get has made for none, if the request wants that. A delete still removes it.
+func (c *call) pass() {
+	switch {
+	case !c.found || c.old.Attrs&wire.AttrVivified == 0 || !c.wants(kv.WantStored):
+	case c.wants(kv.WantCompare) && c.q.CAS == c.old.CAS:
+	case c.q.Op == kv.OpDelete && !c.wants(kv.WantCompare):
+		c.s.remove(c.id)
+		c.found = false
+	default:
+		c.found, c.a.Bits, c.a.CAS = false, kv.ReplyVivified, c.old.CAS
+	}
+}
+
 // store writes a record of the request's key, and fills in the reply.
 func (c *call) store(r wire.Record) kv.Status {
 	r.Key, r.Fingerprint = c.q.Key, c.fingerprint
 	id, status := c.s.write(c.id, &r)
 	if status == kv.OK {
-		c.id = id
+		c.id, c.a.Bits = id, c.a.Bits&^kv.ReplyVivified
 		c.tell(&r)
 	}
 	return status
@@ -133,10 +147,10 @@ func (c *call) get() kv.Status {
 	s := c.s
 	s.stats.Gets++
 	if !c.found {
-		if !c.wants(kv.WantVivify) {
+		if !c.wants(kv.WantVivify) || c.a.Bits&kv.ReplyVivified != 0 {
 			return kv.NotFound
 		}
-		r := wire.Record{CAS: c.nextCAS(), Expiry: s.expiry(c.q.Vivify), Attrs: wire.AttrWon | c.binary()}
+		r := wire.Record{CAS: c.nextCAS(), Expiry: s.expiry(c.q.Vivify), Attrs: wire.AttrWon | wire.AttrVivified | c.binary()}
 		c.a.Bits = kv.ReplyWon | kv.ReplyCreated
 		status := c.store(r)
 		if status == kv.OK && !c.wants(kv.WantNoBump) {

@@ -30,6 +30,7 @@ type specRecord struct {
 	flags                       uint32
 	cas, expiry, accessed       uint64
 	stale, won, binary, fetched bool
+	vivified                    bool // a get has made it, and nothing was stored since
 }
 
 func (m *spec) advance(now uint64) {
@@ -83,6 +84,7 @@ func (m *spec) do(now uint64, q kv.Request) (a kv.Reply) {
 	// put replaces the record, whose access it is.
 	put := func(n specRecord) {
 		n.accessed = m.now
+		a.Bits &^= kv.ReplyVivified
 		m.records[key], r = &n, &n
 		a.Status, a.Flags, a.CAS, a.Expiry = kv.OK, n.flags, n.cas, n.expiry
 		if n.binary {
@@ -91,16 +93,24 @@ func (m *spec) do(now uint64, q kv.Request) (a kv.Reply) {
 	}
 	fail := func(s kv.Status) kv.Reply { a.Status = s; return a }
 	compares := want(kv.WantCompare)
+	passed := r != nil && r.vivified && want(kv.WantStored) && !(compares && q.CAS == r.cas)
+	switch {
+	case passed && q.Op == kv.OpDelete && !compares:
+		delete(m.records, key)
+		return fail(kv.NotFound)
+	case passed:
+		a.Bits, a.CAS, r = kv.ReplyVivified, r.cas, nil
+	}
 	switch q.Op {
 	case kv.OpGet:
 		m.stats.Gets++
 		if r == nil {
-			if !want(kv.WantVivify) {
+			if !want(kv.WantVivify) || passed {
 				return fail(kv.NotFound)
 			}
 			a.Bits = kv.ReplyWon | kv.ReplyCreated
 			m.stats.Stored++
-			put(specRecord{cas: m.next(), expiry: m.until(q.Vivify), won: true, binary: want(kv.WantBinary), fetched: !want(kv.WantNoBump)})
+			put(specRecord{cas: m.next(), expiry: m.until(q.Vivify), won: true, vivified: true, binary: want(kv.WantBinary), fetched: !want(kv.WantNoBump)})
 			return a
 		}
 		m.stats.Hits++
@@ -229,7 +239,7 @@ func (m *spec) arith(q kv.Request, r *specRecord, put func(specRecord), fail fun
 	}
 	n := *r
 	if n.value = strconv.FormatUint(number, 10); len(n.value) > len(r.value) {
-		n.fetched, n.stale, n.won = false, false, false
+		n.fetched, n.stale, n.won, n.vivified = false, false, false, false
 	}
 	n.value += strings.Repeat(" ", max(0, len(r.value)-len(n.value)))
 	if q.Want&kv.WantTouch != 0 {
@@ -298,7 +308,7 @@ func randomRequest(rnd *rand.Rand, m *spec) kv.Request {
 	if rnd.IntN(40) == 0 {
 		q.Op = kv.OpFlush
 	}
-	for bit := uint32(1); bit <= kv.WantWin; bit <<= 1 {
+	for bit := uint32(1); bit <= kv.WantStored; bit <<= 1 {
 		if rnd.IntN(3) == 0 {
 			q.Want |= bit
 		}

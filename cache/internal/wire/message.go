@@ -93,8 +93,8 @@ const (
 // Bounds of what a decoder knows.
 const (
 	ops        = OpPromise + 1
-	wantKnown  = kv.WantWin<<1 - 1
-	replyKnown = kv.ReplyBinary<<1 - 1
+	wantKnown  = kv.WantStored<<1 - 1
+	replyKnown = kv.ReplyVivified<<1 - 1
 )
 
 // Request is an RPC's request as it is sent. Into is not.

@@ -41,7 +41,8 @@ const (
 	AttrStale     = 1 << iota // marked by a delete that keeps the value
 	AttrWon                   // some client was told to fetch a new value
 	AttrBinaryKey             // the key came in base64 and is shown so
-	attrsKnown    = AttrStale | AttrWon | AttrBinaryKey
+	AttrVivified              // a get has made it, and nothing was stored since
+	attrsKnown    = AttrStale | AttrWon | AttrBinaryKey | AttrVivified
 )
 
 // Record is what a slot holds. Key and Value of a decoded one are views.
