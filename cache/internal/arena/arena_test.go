@@ -29,13 +29,35 @@ func TestRegions(t *testing.T) {
 	require.Error(t, err)
 	_, err = a.Add(nil)
 	require.Error(t, err)
-	_, err = New(wire.MaxRecord + 1)
-	require.Error(t, err)
+	for _, n := range []int{-1, 0, wire.MaxRecord + 1} {
+		_, err = New(n)
+		require.Error(t, err, n)
+	}
+	_, err = New(wire.MaxRecord)
+	require.NoError(t, err)
 	_, ok := a.Alloc(100)
 	require.False(t, ok, "no memory")
+	require.True(t, a.Fits(longest))
 	require.False(t, a.Fits(longest+1))
 	_, ok = a.Reserve(100, 0, nil)
 	require.False(t, ok)
+	_, err = a.Add(make([]byte, 2*longest))
+	require.NoError(t, err)
+	_, ok = a.Alloc(longest + 1)
+	require.False(t, ok, "longer than the longest record")
+}
+
+// A place has 15 bits for its region.
+func TestMostRegions(t *testing.T) {
+	a := newArena(t)
+	mem := make([]byte, wire.SlotUnit)
+	for n := range 1 << 15 {
+		id, err := a.Add(mem)
+		require.NoError(t, err)
+		require.EqualValues(t, n, id)
+	}
+	_, err := a.Add(mem)
+	require.Error(t, err)
 }
 
 // A place is given out again when all clients have left its delta behind, not before.
@@ -209,6 +231,57 @@ func TestAvoidedRecordMovesLater(t *testing.T) {
 	a.Release(2)
 	_, ok = a.Alloc(longest)
 	require.True(t, ok)
+}
+
+// A record that had to be avoided, and is gone when it may move, is not returned.
+func TestAvoidedRecordIsGone(t *testing.T) {
+	a := newArena(t, 2*longest)
+	first, _ := a.Alloc(longest / 2)
+	middle, _ := a.Alloc(longest)
+	_, ok := a.Alloc(longest / 2)
+	require.True(t, ok)
+	_, ok = a.Reserve(longest, middle, nil)
+	require.True(t, ok)
+	require.Less(t, at(first), a.to)
+	a.Free(middle, 1)
+	a.Release(1)
+	records, ok := a.Reserve(longest, 0, nil)
+	require.True(t, ok)
+	require.Empty(t, records)
+}
+
+// A record beside the range, before or behind it, is not in it: it is not returned when it may move, and free space there
+// is given out.
+func TestNeighboursOfTheRange(t *testing.T) {
+	const size = 4096
+	for _, beside := range []int{-1, 1} {
+		a := newArena(t, 16*size)
+		var places []wire.Place
+		for range 16 {
+			p, ok := a.Alloc(size)
+			require.True(t, ok)
+			places = append(places, p)
+		}
+		avoid := places[5+beside]
+		a.Free(places[5], 1)
+		records, ok := a.Reserve(size, avoid, nil)
+		require.True(t, ok)
+		require.Equal(t, [2]unit{at(places[5]), at(places[6])}, [2]unit{a.from, a.to})
+		require.Len(t, records, 1, "what is in quarantine")
+		records, ok = a.Reserve(size, 0, nil)
+		require.True(t, ok)
+		require.Empty(t, records)
+		for _, p := range []wire.Place{places[4], places[6]} {
+			a.Free(p, 2)
+		}
+		a.quarantine.pop() // the range stays
+		a.Release(2)
+		for _, want := range []wire.Place{places[6], places[4]} {
+			p, ok := a.Alloc(size)
+			require.True(t, ok)
+			require.Equal(t, want, p)
+		}
+	}
 }
 
 // The range is as long as it has to be, in whichever region there is one: also if that is all of a region, or if the

@@ -83,11 +83,7 @@ func (r *region) emptiest(width int) (first int, ok bool) {
 	if width > all {
 		return 0, false
 	}
-	sum := 0
-	for _, n := range r.live[:width] {
-		sum += n
-	}
-	least := sum
+	sum, least := 0, 0 // more than in the first ones
 	for i := width; i < all; i++ {
 		if sum += r.live[i] - r.live[i-width]; sum < least {
 			first, least = i-width+1, sum
@@ -109,7 +105,7 @@ func (a *Arena) unreserve() {
 func (a *Arena) refile(base unit, i, end int) {
 	r := &a.regions[base.region()]
 	for i = r.taken.next(i, end, false); i < end; i = r.taken.next(i, end, false) {
-		u := base + unit(r.taken.last(i, true)+1)
+		u := base + unit(r.taken.last(i)+1)
 		n := a.size(u)
 		a.unlink(u)
 		a.file(u, n)
@@ -120,7 +116,7 @@ func (a *Arena) refile(base unit, i, end int) {
 // records appends the records that have units from i to end.
 func (r *region) records(i, end int, records [][]byte) [][]byte {
 	if r.taken.get(i) {
-		i = r.starts.last(i, true)
+		i = r.starts.last(i)
 	} else {
 		i = r.starts.next(i, end, true)
 	}
@@ -165,14 +161,10 @@ func (b bitmap) next(i, end int, kind bool) int {
 	return end
 }
 
-// last returns the last bit of a kind up to i, or -1.
-func (b bitmap) last(i int, kind bool) int {
+// last returns the last bit up to i that is set, or -1.
+func (b bitmap) last(i int) int {
 	for i >= 0 {
-		w := b[i/64]
-		if !kind {
-			w = ^w
-		}
-		if w <<= 63 - i%64; w != 0 {
+		if w := b[i/64] << (63 - i%64); w != 0 {
 			return i - bits.LeadingZeros64(w)
 		}
 		i -= i%64 + 1
