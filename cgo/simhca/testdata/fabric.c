@@ -6,7 +6,6 @@
 #include <linux/futex.h>
 #include <stdarg.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 
 #include "peer.h"
 
@@ -165,6 +164,26 @@ static void killed(struct side *s, struct peer *p)
 	connect_to(s, &p->address);
 	CHECK(execute(s, IBV_WR_SEND, 0, 1) == IBV_WC_RETRY_EXC_ERR);
 	close(p->fd);
+}
+
+/* A process is reached 100 ms after its start: that of the program, its devices and a connection are in this time. */
+static void soon(struct side *s, const char *self)
+{
+	double least = 1;
+
+	for (int i = 0; i < 10; i++) {
+		struct timespec begin;
+		struct peer p;
+
+		clock_gettime(CLOCK_MONOTONIC, &begin);
+		start(&p, self);
+		pair(s, &p);
+		CHECK(execute(s, IBV_WR_RDMA_READ, 0, 8) == IBV_WC_SUCCESS);
+		least = since(&begin) < least ? since(&begin) : least;
+		end_peer(&p);
+	}
+	printf("a process is reached %.1f ms after its start\n", least * 1e3);
+	CHECK(least < 0.1);
 }
 
 /* Processes come and go, and no number comes again soon. */
@@ -382,6 +401,12 @@ int main(int argc, char **argv)
 	obeyed(&p);
 	end_peer(&p);
 	added(&s, argv[0]);
+	soon(&s, argv[0]);
+	start(&p, argv[0]);
+	pair(&s, &p);
+	order(&p, 'F');
+	obeyed(&p);
+	end_peer(&p);
 	start(&p, argv[0]);
 	killed(&s, &p);
 	many(&s, argv[0]);

@@ -2,9 +2,14 @@
  * Peers of a test in processes of their own, which obey it. The program starts itself: with an
  * argument it is a peer.
  */
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -203,6 +208,28 @@ static void unseen(struct side *s)
 	CHECK(quick == 5);
 }
 
+/* Where the kernel lets no process reach into others, the program is told what to set, and requests end. */
+static void walled(struct side *s)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog filter = { sizeof(code) / sizeof(*code), code };
+	int before = dup(2), fds[2];
+	char said[512] = {};
+
+	CHECK(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	CHECK(!syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter, 0, 0));
+	CHECK(!pipe(fds) && dup2(fds[1], 2) == 2);
+	CHECK(execute(s, IBV_WR_RDMA_READ, 0, 8) == IBV_WC_RETRY_EXC_ERR);
+	CHECK(dup2(before, 2) == 2);
+	CHECK(read(fds[0], said, sizeof(said) - 1) > 0);
+	CHECK(strstr(said, "Operation not permitted") && strstr(said, "kernel.yama.ptrace_scope"));
+}
+
 static void obey(int fd)
 {
 	struct side s = {};
@@ -273,6 +300,9 @@ static void obey(int fd)
 			break;
 		case 'P':
 			connect_many(&s, fd);
+			break;
+		case 'F':
+			walled(&s);
 			break;
 		case 'X':
 			use_many(&s);
