@@ -26,7 +26,7 @@ type reply struct {
 	To      string `json:"to"`
 	Boot    uint64 `json:"boot,string"`
 	Number  uint64 `json:"number"`
-	Version uint32 `json:"version"` // of the last closing; 0: the owner hands nothing over
+	Version uint32 `json:"version"` // of the last closing; 0: the owner does not hand over the shards
 }
 
 // isTo reports whether a reply is to a request.
@@ -37,9 +37,10 @@ func (r reply) isTo(q request) bool {
 // giving are shards that this member hands over together.
 type giving struct {
 	reply
-	shards  []own.Closing
-	since   time.Time
-	dropped bool // their records are gone: they are not taken back
+	shards   []own.Closing
+	since    time.Time
+	dropping bool // their records go: they are not taken back
+	dropped  bool // their records are gone
 }
 
 // numbers returns the numbers of the shards.
@@ -53,13 +54,18 @@ func (g *giving) numbers() (all []int) {
 // give goes on with the shards that are handed over, or begins with others. mu must be held.
 func (m *Member) give(ctx context.Context) error {
 	if m.giving == nil {
-		if m.view.replies[m.self.ID] != (reply{}) { // of a transaction that was late, or had no reply
-			return m.tell(ctx, reply{})
+		if !m.refused.isTo(m.view.requests[m.refused.To]) {
+			m.refused = reply{}
+		}
+		if m.view.replies[m.self.ID] != m.refused { // of a transaction that was late, or had no reply
+			return m.tell(ctx, m.refused)
 		}
 		return m.close(ctx)
 	}
 	g, p := m.giving, m.own.Placement()
 	switch {
+	case g.dropping && !g.dropped: // what would be stored meanwhile would go, too
+		return nil
 	case slices.ContainsFunc(g.shards, func(c own.Closing) bool { return p.Shards[c.Shard].Epoch != c.Epoch }): // they have another owner
 		m.counts.Given += uint64(len(g.shards))
 		return m.end(ctx)
@@ -69,11 +75,12 @@ func (m *Member) give(ctx context.Context) error {
 	}
 	r := m.view.requests[g.To]
 	requested := g.isTo(r)
-	if g.dropped || requested && r.Imported == g.Version {
+	if g.dropping || requested && r.Imported == g.Version {
 		return m.release(ctx)
 	}
 	if (!requested || time.Since(g.since) > m.cfg.patience) && m.cancel(g.shards) {
 		m.cfg.Logger.Warn("cluster: shards stay, since their next owner does not take them", "shards", len(g.shards), "to", g.To)
+		m.refused = reply{To: g.To, Boot: g.Boot, Number: g.Number}
 		return m.end(ctx)
 	}
 	return nil
@@ -111,7 +118,7 @@ func (m *Member) serveAgain(all []own.Closing) {
 func (m *Member) close(ctx context.Context) error {
 	for _, r := range m.view.requests {
 		to := place.Life{ID: r.To, Boot: r.Boot}
-		if r.From != m.self.ID || len(r.Shards) == 0 || r.Imported != 0 || !m.own.Hears(to, m.now()) {
+		if r.From != m.self.ID || len(r.Shards) == 0 || r.Imported != 0 || m.refused.isTo(r) || !m.own.Hears(to, m.now()) {
 			continue
 		}
 		all, ok := m.closeAll(r.Shards, to)
@@ -145,16 +152,19 @@ func (m *Member) closeAll(shards map[int]uint32, to place.Life) (all []own.Closi
 	return all, true
 }
 
-// release makes the requesting member the owner of the shards. mu must be held; it is released during the
-// transaction.
+// release removes the records of the shards, and then makes the requesting member their owner. mu must be held; it is
+// released during the transaction.
 func (m *Member) release(ctx context.Context) error {
 	g := m.giving
-	if !g.dropped {
+	if !g.dropping {
+		g.dropping = true
 		for _, i := range g.numbers() {
 			m.server.SetShard(i, server.ShardHeld)
 		}
-		m.server.Drop(g.numbers()...)
-		g.dropped = true
+		m.work.Go(func() { m.drop(g) })
+	}
+	if !g.dropped {
+		return nil
 	}
 	next, ok := m.own.Release(g.shards...)
 	if !ok {
@@ -164,12 +174,21 @@ func (m *Member) release(ctx context.Context) error {
 	return m.replace(ctx, func() (*place.Placement, error) { return m.store.replace(ctx, revision, next, nil) })
 }
 
+// drop removes the records of shards that are handed over. Meanwhile the member beats, and replies to others.
+func (m *Member) drop(g *giving) {
+	m.server.Drop(g.numbers()...)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	g.dropped = true
+	m.hurry()
+}
+
 // end ends a move, whatever its outcome. mu must be held.
 func (m *Member) end(ctx context.Context) error {
 	m.counts.Held += time.Since(m.giving.since)
 	m.giving = nil
 	m.hurry()
-	return m.tell(ctx, reply{})
+	return m.tell(ctx, m.refused)
 }
 
 // tell writes the reply of this member. mu must be held; it is released during the transaction.

@@ -49,6 +49,7 @@ type Member struct {
 	copies  map[int]*shardCopy // of shards that this member is about to own
 	opening map[int]bool       // that are being imported
 	giving  *giving            // the shards that this member hands over; nil: none
+	refused reply              // to the request that this member has given up; zero: none
 	number  uint64             // of the last request
 	counts  Status             // of which these are the counters alone
 	dead    place.Life         // the member that was found to be dead last; zero: it has ended
@@ -193,7 +194,7 @@ func (m *Member) endLife() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.server.EndLife()
-	m.own, m.view, m.beats, m.prior, m.former, m.giving = nil, nil, nil, nil, 0, nil
+	m.own, m.view, m.beats, m.prior, m.former, m.giving, m.refused = nil, nil, nil, nil, 0, nil, reply{}
 	clear(m.copies)
 	clear(m.opening)
 }

@@ -26,9 +26,23 @@ const (
 	togetherMemory = 64 << 20
 )
 
-// together returns how many shards move together. Each needs about its share of a server's memory.
-func (m *Member) together() int {
-	return min(max(togetherMemory/(m.server.Stats().Memory/place.Shards+1), 1), maxTogether)
+// together is how many shards move together. After a move that has failed fewer do: their owner gives a move up that
+// takes too long.
+type together struct{ n, most int }
+
+// together returns as many as their memory allows. Each needs about its share of a server's.
+func (m *Member) together() together {
+	n := min(max(togetherMemory/(m.server.Stats().Memory/place.Shards+1), 1), maxTogether)
+	return together{n, n}
+}
+
+// ended takes the end of a move.
+func (t *together) ended(err error) {
+	if err != nil {
+		t.n = max(t.n/2, 1)
+	} else {
+		t.n = min(2*t.n, t.most)
+	}
 }
 
 // pullAll moves shards here until ctx ends. An owner that a move has failed with is left alone for a while.
@@ -40,7 +54,7 @@ func (m *Member) pullAll(ctx context.Context) {
 		requested = requested && m.store.put(ctx, requestsKey, m.cfg.ID, request{}) != nil
 		m.mu.Lock()
 		changed := m.changed
-		r, address, ok := m.next(avoid, together)
+		r, address, ok := m.next(avoid, together.n)
 		requested = requested || !ok && m.view != nil && m.view.requests[m.cfg.ID].To != ""
 		m.mu.Unlock()
 		if !ok {
@@ -55,6 +69,7 @@ func (m *Member) pullAll(ctx context.Context) {
 		if err == nil {
 			err = m.pull(ctx, c, r)
 		}
+		together.ended(err)
 		if err != nil && ctx.Err() == nil {
 			m.cfg.Logger.Warn("cluster: shards do not come", "shards", len(r.Shards), "from", r.From, "error", err)
 			avoid[r.From] = time.Now().Add(m.cfg.TTL)
@@ -114,7 +129,12 @@ func (m *Member) pull(ctx context.Context, c *cache.Client, r request) error {
 	if err := m.await(waits, func() bool { return given() || moved() }); err != nil {
 		return err
 	}
-	copies, err := m.copy(ctx, c, r.Shards, before)
+	if closed.Version == 0 {
+		return errKept
+	}
+	copying, cancel := context.WithTimeout(ctx, m.cfg.patience) // then the owner gives up
+	defer cancel()
+	copies, err := m.copy(copying, c, r.Shards, before)
 	if err != nil {
 		return err
 	}
@@ -126,9 +146,19 @@ func (m *Member) pull(ctx context.Context, c *cache.Client, r request) error {
 		return err
 	}
 	// From now on the owner may make this member the owner at any time.
-	version := closed.Version
-	return m.await(ctx, func() bool { return moved() || !given() || closed.Version != version })
+	version, now := closed.Version, false
+	err = m.await(ctx, func() bool {
+		now = moved()
+		return now || !given() || closed.Version != version
+	})
+	if err == nil && !now {
+		return errKept
+	}
+	return err
 }
+
+// errKept says that a move has failed since the owner has given it up, or others have changed the owner.
+var errKept = errors.New("their owner keeps them")
 
 // imported takes copies of shards that their owner has closed with a version, and reports whether all are up to date.
 func (m *Member) imported(shards map[int]uint32, version uint32, copies map[int]*shardCopy) bool {
@@ -172,7 +202,9 @@ func (m *Member) copy(ctx context.Context, c *cache.Client, shards map[int]uint3
 	}
 	var missing [][]byte
 	for cursor := uint64(0); ; {
-		a, err := c.Do(ctx, &kv.Request{Op: wire.OpList, Value: set.Append(nil), Initial: cursor})
+		step, cancel := m.step(ctx)
+		a, err := c.Do(step, &kv.Request{Op: wire.OpList, Value: set.Append(nil), Initial: cursor})
+		cancel()
 		switch {
 		case err != nil:
 			return nil, err
@@ -203,7 +235,13 @@ func (m *Member) copy(ctx context.Context, c *cache.Client, shards map[int]uint3
 			break
 		}
 	}
-	return all, fetch(ctx, c, all, missing)
+	return all, m.fetch(ctx, c, all, missing)
+}
+
+// step returns the context of one request of a copy. An owner that does not reply for two TTLs is dead, or cannot be
+// reached from here.
+func (m *Member) step(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, 2*m.cfg.TTL)
 }
 
 // record returns the record of a key, or nil; s may be nil.
@@ -216,10 +254,13 @@ func (s *shardCopy) record(key []byte) *server.Record {
 
 // fetch READs the values of records. Those that have expired or were evicted meanwhile are left out, and so are
 // those that have changed: the next copy has them.
-func fetch(ctx context.Context, c *cache.Client, all map[int]*shardCopy, keys [][]byte) error {
+func (m *Member) fetch(ctx context.Context, c *cache.Client, all map[int]*shardCopy, keys [][]byte) error {
 	for len(keys) > 0 {
 		n := min(batch, len(keys))
-		for i, r := range c.GetMulti(ctx, keys[:n], nil) {
+		step, cancel := m.step(ctx)
+		results := c.GetMulti(step, keys[:n], nil)
+		cancel()
+		for i, r := range results {
 			one := all[place.ShardOf(keys[i])]
 			it := one.record(keys[i])
 			switch {

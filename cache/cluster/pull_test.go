@@ -1,0 +1,21 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Half as many shards move together after each failure, one at least, and twice as many after each success, up to what
+// their memory allows.
+func TestTogether(t *testing.T) {
+	p := together{12, 12}
+	for _, want := range []int{6, 3, 1, 1} {
+		p.ended(errKept)
+		require.Equal(t, want, p.n)
+	}
+	for _, want := range []int{2, 4, 8, 12, 12} {
+		p.ended(nil)
+		require.Equal(t, want, p.n)
+	}
+}
