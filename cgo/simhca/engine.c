@@ -5,8 +5,8 @@
  * When there was nothing to do for a while it sleeps longer and longer, up to half a
  * millisecond. Then, if no request waits either, it rests for some, in a fabric for the more
  * the more processes it has, until a call of the program wakes it that posts or waits for
- * something. Threads of the program do its work when they poll and find nothing; meanwhile it is
- * there for completions that no program polls for.
+ * something. Threads of the program do its work when they poll and find nothing; meanwhile it dozes,
+ * and looks now and then whether they still do.
  */
 #include "fault.h"
 #include "sim.h"
@@ -48,12 +48,12 @@ static bool turn(void)
 /* Does a turn in the calling thread, unless another thread is at it; true if there was something to do. */
 bool sim_lend(void)
 {
-	static uint32_t idle;
+	static __thread uint32_t idle __attribute__((tls_model("initial-exec")));
 	uint64_t start;
 	bool busy, yields;
 
-	if (!sim_trylock()) { /* its holder may have lost its CPU to this thread */
-		if (__atomic_add_fetch(&idle, 1, __ATOMIC_RELAXED) % YIELD == YIELD - 1)
+	if (!sim_trylock()) {
+		if (++idle % YIELD == YIELD - 1) /* to the thread that holds it */
 			sched_yield();
 		return false;
 	}
@@ -65,9 +65,8 @@ bool sim_lend(void)
 	busy = turn();
 	if (timed)
 		spent += sim_now() - start - clock_takes;
-	yields = __atomic_add_fetch(&idle, 1, __ATOMIC_RELAXED) % YIELD == YIELD - 1 && sim_in_fabric();
-	if (busy)
-		__atomic_store_n(&idle, 0, __ATOMIC_RELAXED);
+	idle = busy ? 0 : idle + 1;
+	yields = sim_in_fabric() && idle % YIELD == YIELD - 1;
 	__atomic_add_fetch(&lent, 1, __ATOMIC_RELAXED);
 	sim_unlock();
 	if (yields) /* to the process that this one waits for, if CPUs are few */

@@ -87,27 +87,32 @@ func echo(ctx context.Context, ep *srd.Endpoint) error {
 	return err
 }
 
-// pingPong returns half of the median round trip in microseconds, as perftest does.
-func pingPong(ctx context.Context, ep *srd.Endpoint, to srd.Addr) (float64, error) {
-	p, err := newPlayer(ep)
-	if err != nil {
-		return 0, err
-	}
-	turn := func() error {
-		if err := p.send(to); err != nil {
-			return err
+// timer returns how long one of n calls takes, in microseconds.
+type timer func(n int, f func() error) (float64, error)
+
+// pingPong returns half of so many round trips in microseconds. With [rig.Timed] it is the median, as perftest's.
+func pingPong(rounds int, timed timer) func(context.Context, *srd.Endpoint, srd.Addr) (float64, error) {
+	return func(ctx context.Context, ep *srd.Endpoint, to srd.Addr) (float64, error) {
+		p, err := newPlayer(ep)
+		if err != nil {
+			return 0, err
 		}
-		if _, err := p.receive(ctx); err != nil {
-			return err
+		turn := func() error {
+			if err := p.send(to); err != nil {
+				return err
+			}
+			if _, err := p.receive(ctx); err != nil {
+				return err
+			}
+			return p.reap(ctx, false)
 		}
-		return p.reap(ctx, false)
+		if _, err := rig.Timed(warmRounds, turn); err != nil {
+			return 0, err
+		}
+		time.Sleep(calming)
+		us, err := timed(rounds, turn)
+		return us / 2, err
 	}
-	if _, err := rig.Timed(warmRounds, turn); err != nil {
-		return 0, err
-	}
-	time.Sleep(calming)
-	us, err := rig.Timed(rounds, turn)
-	return us / 2, err
 }
 
 // fabric is libfabric's ping-pong over its reliable datagrams, the same half. It polls, as

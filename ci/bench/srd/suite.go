@@ -45,7 +45,8 @@ func Ecmp(harness.Env) []harness.Benchmark { return ecmp() }
 
 // Roles are what passes run as processes of their own.
 var Roles = map[string]rig.Role{
-	"srd-echo": serve(srd.Config{}, echo), "srd-pingpong": client(srd.Config{}, pingPong),
+	"srd-echo": serve(srd.Config{}, echo), "srd-pingpong": client(srd.Config{}, pingPong(rounds, rig.Timed)),
+	"srd-polling-echo": serve(polling, echo), "srd-polling-pingpong": client(polling, pingPong(polledRounds, mean)),
 	"srd-sink": serve(srd.Config{}, drain), "srd-rate": client(srd.Config{}, streamRate),
 }
 
