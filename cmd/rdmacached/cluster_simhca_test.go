@@ -108,6 +108,7 @@ func (f *fleet) three() (all []*process, clients []*cache.Cluster) {
 	}
 	all[0].settled(3)
 	for _, cfg := range []cache.Config{{}, {MapBytes: -1}, {PaceFrom: 1}} {
+		cfg.RetryRDMA = time.Second
 		clients = append(clients, f.dial(cfg, all...))
 	}
 	return all, clients

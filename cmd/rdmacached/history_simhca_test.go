@@ -107,6 +107,13 @@ type history struct {
 
 // history begins a history of several clients with as many keys as historyKeys says.
 func (f *fleet) history(clients []*cache.Cluster, keys [][]byte) *history {
+	f.Helper()
+	return f.slowHistory(clients, keys, 2*time.Millisecond)
+}
+
+// slowHistory is history of clients that pause for a time at most after each operation.
+func (f *fleet) slowHistory(clients []*cache.Cluster, keys [][]byte, pause time.Duration) *history {
+	f.Helper()
 	ctx, stop := context.WithCancel(f.ctx)
 	h := &history{t: f.T, begun: time.Now(), keys: keys, ctx: ctx, stop: stop}
 	seed := uint64(time.Now().UnixNano())
@@ -116,7 +123,7 @@ func (f *fleet) history(clients []*cache.Cluster, keys [][]byte) *history {
 		h.running.Go(func() {
 			for ctx.Err() == nil {
 				h.once(id, clients[id%len(clients)], rng)
-				time.Sleep(time.Duration(rng.IntN(int(2 * time.Millisecond))))
+				time.Sleep(time.Duration(rng.IntN(int(pause))))
 			}
 		})
 	}
