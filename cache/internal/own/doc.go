@@ -1,10 +1,9 @@
-// Package own decides which server of a cluster may serve a shard, and which client may READ it there.
-// [Server] is the part of one life of a server, [Client] a client's part of one session. Both are
-// state machines without I/O, clocks or locks: the caller passes messages, and the time.
+// Package own decides which server of a cluster may serve a shard. [Server] is the part of one life of a server, a
+// state machine without I/O, clocks or locks: the caller passes messages, and the time.
 //
 // # Promises
 //
-//   - At each moment at most one server executes requests for a shard, and a READ at any other server
+//   - At each moment at most one server executes changes of a shard, and a READ at any other server finds no record, or
 //     fails the check that follows it. So single keys are linearizable.
 //   - A shard that its owner hands over keeps its records. A shard that is taken over from a server that
 //     died, hangs or is cut off is empty; it has no older record.
@@ -22,10 +21,9 @@
 // that key. Time in which it had no reply itself does not count, but for a beat. When etcd is silent,
 // promises of all members not to do so extend the deadline as a beat does.
 //
-// A grant lets a client READ until a time of the server's clock, which is never after the deadline. The
-// client bounds that clock from above: it shows at most what the server wrote, and the time since
-// the client asked. The list of shards that may be READ has a version. A shard that moves is removed
-// from the list, and is handed over when each client has confirmed that version or its grant has ended.
+// A grant lets a client READ until the deadline, of the server's clock. The client bounds that clock from above (package
+// mirror): it shows at most what the server wrote, and the time since the client asked. A server that hands over a shard
+// executes no change of it, and removes its records before another one owns it: a READ that begins later finds none.
 //
 // # Assumptions
 //

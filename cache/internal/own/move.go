@@ -1,38 +1,26 @@
 package own
 
-import (
-	"time"
-
-	"github.com/goverbs/goverbs/cache/internal/place"
-)
+import "github.com/goverbs/goverbs/cache/internal/place"
 
 // A move is requested by the next owner of a shard. It copies the records, and then asks the owner to close the
-// shard (Close). When no client READs the shard any more (Closed), the owner executes no request for it and sends the
-// last changes. When the next owner has all records (Imported) it confirms that, and the owner sends the
-// transaction that makes it the owner (Release), until a placement shows that it is.
+// shard (Close). From then on the owner executes no change of it, and the next owner copies the last ones. When that has
+// all records (Imported) it confirms that. The owner removes the records, so that clients do not find them by READs, and
+// sends the transaction that makes the other one the owner (Release), until a placement shows that it is.
 
-// moves reports whether the shard is being handed over.
-func (h *shard) moves() bool { return h.state == closing || h.state == closed }
-
-// Close begins to hand a shard over to another member, if the server owns it in the epoch. It removes the shard from
-// the list. The version of the first list without the shard also names this closing; another call for the same member
-// returns it again.
+// Close begins to hand a shard over to another member, if the server owns it in the epoch. The version names this
+// closing; another call for the same member returns it again.
 func (s *Server) Close(i int, epoch uint32, to place.Life) (version uint32, ok bool) {
 	h := &s.shards[i]
 	if h.state == open && h.epoch == epoch && s.placement.Number(to) != 0 {
 		s.version++
-		h.state, h.to, h.version, h.until, h.sent = closing, to, s.version, s.granted, 0
+		h.state, h.to, h.version, h.sent = closed, to, s.version, 0
 	}
-	return h.version, h.moves() && h.epoch == epoch && h.to == to
+	return h.version, h.state == closed && h.epoch == epoch && h.to == to
 }
 
-// Closed reports whether no client READs a shard any more that was closed with a version. From then on no request for
-// it is executed.
-func (s *Server) Closed(i int, version uint32, now time.Duration) bool {
+// Closed reports whether a shard is still closed that was closed with a version.
+func (s *Server) Closed(i int, version uint32) bool {
 	h := &s.shards[i]
-	if h.state == closing && (now >= h.until || s.confirmed(h.version)) {
-		h.state = closed
-	}
 	return h.state == closed && h.version == version
 }
 
@@ -68,7 +56,7 @@ func (s *Server) Release(all ...Closing) (next *place.Placement, ok bool) {
 // the shard is taken into service without it.
 func (s *Server) Cancel(i int, version uint32) bool {
 	h := &s.shards[i]
-	if !h.moves() || h.version != version || h.sent == s.placement.Epoch {
+	if !s.Closed(i, version) || h.sent == s.placement.Epoch {
 		return false
 	}
 	s.reopen(h)

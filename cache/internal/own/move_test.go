@@ -2,50 +2,22 @@ package own
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-func TestMoveWaitsForGrants(t *testing.T) {
-	p := first(t, lifeB)
-	s := newServing(t, lifeA, p)
+func TestClosed(t *testing.T) {
+	s := newServing(t, lifeA, first(t, lifeB))
 	before := s.Version()
-	g := s.Grant(7, 0)
-	require.Equal(t, Grant{before, time.Second, 0}, g)
 	version, ok := s.Close(1, 1, lifeB)
 	require.True(t, ok)
 	require.Equal(t, before+1, version)
 	require.Equal(t, version, s.Version())
-	_, ok = s.Readable(1)
-	require.False(t, ok)
-	require.True(t, owns(s, 1, 0), "calls are executed")
-
-	require.Equal(t, version, s.Grant(7, 500*time.Millisecond).Version)
-	require.False(t, s.Closed(1, version, time.Second-1))
-	require.True(t, owns(s, 1, 0))
-	require.False(t, s.Closed(1, version-1, time.Second), "another closing")
-	require.False(t, owns(s, 1, 0), "it is closed")
-	require.True(t, s.Closed(1, version, time.Second), "later grants are of the new list")
-	require.True(t, s.Closed(1, version, 0))
+	require.False(t, s.Closed(1, version-1), "another closing")
+	require.True(t, s.Closed(1, version))
+	require.False(t, s.Closed(0, version), "another shard")
 	require.False(t, owns(s, 1, 0))
 	require.True(t, owns(s, 0, 0))
-}
-
-func TestMoveWaitsForConfirmations(t *testing.T) {
-	s := newServing(t, lifeA, first(t, lifeB))
-	s.Grant(7, 0)
-	s.Grant(8, 0)
-	s.Grant(9, 0)
-	version, _ := s.Close(1, 1, lifeB)
-	s.Confirm(7, version)
-	s.Confirm(7, version-1)
-	s.Confirm(8, version-1)
-	require.False(t, s.Closed(1, version, 0))
-	s.Confirm(8, version+1)
-	require.False(t, s.Closed(1, version, 0))
-	s.Detach(9)
-	require.True(t, s.Closed(1, version, 0))
 }
 
 func TestClose(t *testing.T) {
@@ -65,7 +37,7 @@ func TestClose(t *testing.T) {
 	require.False(t, ok, "it is closing for another one")
 	_, ok = s.Close(1, 2, lifeB)
 	require.False(t, ok, "another epoch")
-	require.True(t, s.Closed(1, version, 0))
+	require.True(t, s.Closed(1, version))
 	again, ok = s.Close(1, 1, lifeB)
 	require.True(t, ok)
 	require.Equal(t, version, again)
@@ -78,9 +50,8 @@ func TestRelease(t *testing.T) {
 	p := first(t, lifeB)
 	s := newServing(t, lifeA, p)
 	version, _ := s.Close(1, 1, lifeB)
-	_, ok := s.Release(Closing{1, 1, version})
+	_, ok := s.Release(Closing{0, 1, version})
 	require.False(t, ok, "it is not closed")
-	require.True(t, s.Closed(1, version, 0))
 	_, ok = s.Release(Closing{1, 1, version - 1})
 	require.False(t, ok, "another closing")
 	_, ok = s.Release(Closing{1, 2, version})
@@ -111,13 +82,11 @@ func TestCancel(t *testing.T) {
 	require.False(t, s.Cancel(1, version-1))
 	require.True(t, s.Cancel(1, version))
 	require.Equal(t, version+1, s.Version())
-	_, ok := s.Readable(1)
-	require.True(t, ok)
-	require.False(t, s.Closed(1, version, time.Hour), "the caller asks late")
+	require.False(t, s.Closed(1, version), "the caller asks late")
 	require.True(t, owns(s, 1, 0))
 
 	version, _ = s.Close(1, 1, lifeB)
-	require.True(t, s.Closed(1, version, 0))
+	require.True(t, s.Closed(1, version))
 	s.Release(Closing{1, 1, version})
 	s.Learn(moved(t, p, 2, lifeB), 0)
 	require.True(t, s.Cancel(1, version), "what was sent is void")
@@ -125,7 +94,7 @@ func TestCancel(t *testing.T) {
 
 	// A closing that nothing was sent for, after one that was.
 	version, _ = s.Close(1, 1, lifeB)
-	require.True(t, s.Closed(1, version, 0))
+	require.True(t, s.Closed(1, version))
 	s.Release(Closing{1, 1, version})
 	s.Learn(moved(t, s.Placement(), 3, lifeB), 0)
 	require.True(t, s.Cancel(1, version))
@@ -135,26 +104,19 @@ func TestCancel(t *testing.T) {
 
 // A shard is served again when its next owner is gone, and goes on moving otherwise.
 func TestNextOwnerIsGone(t *testing.T) {
-	for _, close := range []bool{false, true} {
-		p := first(t, lifeB, lifeC)
-		s := newServing(t, lifeA, p)
-		version, _ := s.Close(1, 1, lifeB)
-		if close {
-			require.True(t, s.Closed(1, version, 0))
-		}
-		next := taken(t, p, lifeC)
-		s.Learn(next, 0)
-		_, ok := s.Readable(1)
-		require.False(t, ok)
-		require.Equal(t, version, s.Version())
-		s.Learn(taken(t, next, lifeB), 0)
-		_, ok = s.Readable(1)
-		require.True(t, ok)
-		require.Equal(t, version+1, s.Version())
-		require.True(t, owns(s, 1, 0))
-		_, ok = s.Close(1, 1, lifeB)
-		require.False(t, ok)
-	}
+	p := first(t, lifeB, lifeC)
+	s := newServing(t, lifeA, p)
+	version, _ := s.Close(1, 1, lifeB)
+	next := taken(t, p, lifeC)
+	s.Learn(next, 0)
+	require.True(t, s.Closed(1, version))
+	require.Equal(t, version, s.Version())
+	s.Learn(taken(t, next, lifeB), 0)
+	require.False(t, s.Closed(1, version))
+	require.Equal(t, version+1, s.Version())
+	require.True(t, owns(s, 1, 0))
+	_, ok := s.Close(1, 1, lifeB)
+	require.False(t, ok)
 }
 
 // A copy is kept if the shard was handed over, and none that is older than the last one.

@@ -49,15 +49,12 @@ type Server struct {
 	round    round
 
 	shards  []shard
-	version uint32            // of the list of shards that clients may READ
-	granted time.Duration     // the latest end of a grant
-	clients map[uint64]uint32 // the versions that clients have confirmed
+	version uint32 // of what the server does with its shards
 }
 
 // NewServer returns the machine of a life that begins now. It knows no placement.
 func NewServer(cfg Config, life place.Life, now time.Duration) *Server {
-	return &Server{cfg: cfg, life: life, since: now, lastBeat: now,
-		promised: make(map[place.Life]time.Duration), clients: make(map[uint64]uint32)}
+	return &Server{cfg: cfg, life: life, since: now, lastBeat: now, promised: make(map[place.Life]time.Duration)}
 }
 
 // Placement returns the placement with the highest epoch so far, or nil.
@@ -65,6 +62,9 @@ func (s *Server) Placement() *place.Placement { return s.placement }
 
 // Number returns the number of the server in the placement, or 0 if it is no member.
 func (s *Server) Number() uint8 { return s.number }
+
+// Version returns a number that rises when the server opens, closes or loses shards.
+func (s *Server) Version() uint32 { return s.version }
 
 // Deadline returns the time from which the server owns nothing.
 func (s *Server) Deadline() time.Duration { return s.deadline }

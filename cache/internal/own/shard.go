@@ -1,10 +1,6 @@
 package own
 
-import (
-	"time"
-
-	"github.com/goverbs/goverbs/cache/internal/place"
-)
+import "github.com/goverbs/goverbs/cache/internal/place"
 
 // state is what a server does with a shard.
 type state uint8
@@ -12,9 +8,8 @@ type state uint8
 const (
 	foreign state = iota // another server owns it
 	opening              // the server owns it, and prepares its records
-	open                 // requests are executed, and clients READ it
-	closing              // requests are executed, and clients stop to READ it
-	closed               // no request is executed: the next owner copies the last changes
+	open                 // requests are executed
+	closed               // no change is executed: the next owner copies the last ones
 )
 
 // shard is one shard at a server.
@@ -26,9 +21,8 @@ type shard struct {
 
 	// While it moves to another server:
 	to      place.Life
-	version uint32        // of the first list without it
-	until   time.Duration // the latest end of grants for the lists before
-	sent    uint32        // epoch of the placement that the last release compares; 0: none was sent
+	version uint32 // of the closing
+	sent    uint32 // epoch of the placement that the last release compares; 0: none was sent
 }
 
 // copied names a complete copy of another server's shard by the epoch in which that owned it, and the version
@@ -43,7 +37,7 @@ func (s *Server) assign(i int, owner place.Shard) (lost bool) {
 	case !mine && !lost:
 		return false
 	case owner.Epoch == h.epoch:
-		if h.moves() && s.placement.Number(h.to) == 0 {
+		if h.state == closed && s.placement.Number(h.to) == 0 {
 			s.reopen(h)
 		}
 		return false
@@ -73,12 +67,4 @@ func (s *Server) Open(i int, epoch uint32) {
 func (s *Server) reopen(h *shard) {
 	h.state = open
 	s.version++
-}
-
-// Owns reports whether a request for a shard may be executed, and returns the epoch of the owner. The caller
-// executes the request before it calls another method. If it stands still in between, the request has
-// begun while the server owned the shard, and its change is among those that a takeover loses.
-func (s *Server) Owns(i int, now time.Duration) (epoch uint32, ok bool) {
-	h := &s.shards[i]
-	return h.epoch, (h.state == open || h.state == closing) && now < s.deadline
 }

@@ -88,7 +88,6 @@ func (w *world) drain(i int, d time.Duration) {
 // simulate runs a world with a seed to its end.
 func simulate(seed uint64, f flaws) *world {
 	w := newWorld(seed, f, 2+int(seed%4), 3, true)
-	w.bare = seed/4%2 == 1
 	w.faults()
 	w.Run(length)
 	if err := w.check(); err != nil {
@@ -195,6 +194,8 @@ func TestSimulationFindsFlaws(t *testing.T) {
 	for name, f := range map[string]flaws{
 		"READs are not checked":                  {unchecked: true},
 		"old records are kept":                   {unpurged: true},
+		"records stay where they were":           {undropped: true},
+		"closed shards are changed":              {unclosed: true},
 		"times are those of receipt":             {receipt: true},
 		"a takeover compares no revision":        {revisionless: true},
 		"transactions do not compare placements": {baseless: true},

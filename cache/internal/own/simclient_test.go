@@ -18,9 +18,48 @@ type simClient struct {
 // session is what a client knows of a life of a server.
 type session struct {
 	server *simServer
-	c      Client
-	list   []uint32
+	grant  clientGrant
 	asking time.Duration // a grant, at that time
+}
+
+// simGrant lets a client READ until a time of the server's clock, which wrote it at another one.
+type simGrant struct{ until, clock time.Duration }
+
+// clientGrant is what package mirror has of a server's grants and clock, with clocks that drift further.
+type clientGrant struct {
+	until time.Duration
+	known bool
+	clock time.Duration // of the server, at the local time asked or later
+	asked time.Duration
+}
+
+// heard takes a grant, which is the reply to what was sent at the local time asked, or none if that is below 0.
+func (c *clientGrant) heard(g simGrant, asked, now time.Duration) {
+	c.until = max(c.until, g.until)
+	latest, ok := c.latest(now)
+	if g.clock > latest {
+		c.known, ok = false, false // the local clock has stood still
+	}
+	if asked >= 0 && (!ok || g.clock+passed(now-asked) <= latest) {
+		c.known, c.clock, c.asked = true, g.clock, asked
+	}
+}
+
+// passed returns how far the server's clock can go on in a time of the local clock.
+func passed(d time.Duration) time.Duration { return d + d/time.Duration(worse.Drift-1) + 1 }
+
+// latest returns the latest time that the server's clock can show.
+func (c *clientGrant) latest(now time.Duration) (latest time.Duration, ok bool) {
+	return c.clock + passed(now-c.asked), c.known
+}
+
+// remaining returns for how long the grant lasts at least.
+func (c *clientGrant) remaining(now time.Duration) time.Duration {
+	latest, ok := c.latest(now)
+	if !ok {
+		return 0
+	}
+	return c.until - latest
 }
 
 func newSimClient(w *world, id int) *simClient {
@@ -32,33 +71,28 @@ func newSimClient(w *world, id int) *simClient {
 func (c *simClient) now() time.Duration { return c.w.clock(c.host) }
 
 // heard takes what a server says.
-func (c *simClient) heard(from *simServer, p *place.Placement, version uint32, list []uint32, g Grant, asked time.Duration) {
+func (c *simClient) heard(from *simServer, p *place.Placement, g simGrant, asked time.Duration) {
 	s := &c.sessions[from.host]
 	if s.server != nil && from.life.Boot < s.server.life.Boot {
 		return
 	}
 	if s.server != from {
-		*s = session{server: from, c: Client{Config: worse}}
+		*s = session{server: from}
 	}
 	if c.placement == nil || p.Epoch > c.placement.Epoch {
 		c.placement = p
-	}
-	if s.c.Listed(version, list) {
-		s.list = list
 	}
 	now := c.now()
 	if c.w.receipt && asked >= 0 {
 		asked = now
 	}
-	s.c.Heard(g, asked, now)
-	has := s.c.Version()
-	c.w.send(c.host, from.host, from.on(func() { from.m.Confirm(uint64(c.id), has) }))
+	s.grant.heard(g, asked, now)
 }
 
 // renew asks for a grant if little of the last one is left.
 func (c *simClient) renew(s *session) {
 	asked := c.now()
-	if s.server == nil || s.c.Remaining(asked) > maxGrant/2 || asked-s.asking < 100*time.Millisecond {
+	if s.server == nil || s.grant.remaining(asked) > worse.Lease()/2 || asked-s.asking < 100*time.Millisecond {
 		return
 	}
 	s.asking = asked
@@ -67,9 +101,8 @@ func (c *simClient) renew(s *session) {
 		if server.m.Placement() == nil {
 			return
 		}
-		p, version, list := server.list()
-		g := server.grant(c.id)
-		c.w.send(server.host, c.host, func() { c.heard(server, p, version, list, g, asked) })
+		p, g := server.m.Placement(), server.grant()
+		c.w.send(server.host, c.host, func() { c.heard(server, p, g, asked) })
 	}))
 }
 
@@ -107,11 +140,7 @@ func (c *simClient) read(i, at int) {
 	s, begun := &c.sessions[at], c.w.Now
 	c.renew(s)
 	server := s.server
-	epoch := uint32(0)
-	if len(s.list) > 0 {
-		epoch = s.list[i]
-	}
-	if server == nil || epoch == 0 && !c.w.bare {
+	if server == nil {
 		c.call(i, at, false, begun)
 		return
 	}
@@ -123,20 +152,13 @@ func (c *simClient) read(i, at int) {
 		v := server.memory[i] // the device does it, whatever the program does
 		c.w.After(c.delay(), func() {
 			c.w.on(c.host, func() {
-				may := s.c.May(i, epoch, c.now())
-				if c.w.bare {
-					may = s.c.Remaining(c.now()) > 0
-				}
-				if s.server == server && may || c.w.unchecked {
-					if c.w.bare && !v.alive { // a tombstone
-						c.call(i, at, false, begun)
-						return
-					}
-					c.w.hits++
-					c.done(op{i, begun, c.w.Now, v, fmt.Sprint("READ at ", at)})
+				granted := s.server == server && s.grant.remaining(c.now()) > 0
+				if !v.alive || !granted && !c.w.unchecked { // no record, or one that does not count
+					c.call(i, at, false, begun)
 					return
 				}
-				c.call(i, at, false, begun)
+				c.w.hits++
+				c.done(op{i, begun, c.w.Now, v, fmt.Sprint("READ at ", at)})
 			})
 		})
 	})
@@ -151,10 +173,9 @@ func (c *simClient) call(i, at int, set bool, begun time.Duration) {
 			return
 		}
 		server.call(i, set, func(v value, ok bool) {
-			p, version, list := server.list()
-			g := server.grant(c.id)
+			p, g := server.m.Placement(), server.grant()
 			c.w.send(at, c.host, func() {
-				c.heard(server, p, version, list, g, asked)
+				c.heard(server, p, g, asked)
 				if over {
 					return
 				}

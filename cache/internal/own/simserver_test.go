@@ -18,7 +18,7 @@ type simServer struct {
 	imports [shards]value
 	pulling [shards]bool
 	dropped [shards]uint32 // version of the closing for which the record was dropped
-	told    map[int]uint32 // version of the list that was sent when it changed
+	told    map[int]uint32 // epoch of the placement that a client was sent when it changed
 }
 
 func (s *simServer) now() time.Duration { return s.w.clock(s.host) }
@@ -249,27 +249,17 @@ func (s *simServer) close(i int, epoch uint32, to *simServer) {
 	if !ok {
 		return
 	}
-	s.spread()
-	tries := 0
-	s.every(20*time.Millisecond, func() bool {
-		if tries++; !s.m.Closed(i, version, s.now()) {
-			return tries < 100
-		}
-		if s.dropped[i] == version { // it has been copied
-			return false
-		}
+	if s.dropped[i] != version { // otherwise it has been copied
 		v := s.memory[i]
 		s.w.send(s.host, to.host, to.on(func() { to.imported(i, epoch, version, v, s) }))
-		return false
-	})
+	}
 	s.w.After(time.Second+s.w.upTo(4*time.Second), func() {
 		s.w.on(s.host, func() {
 			s.every(time.Second, func() bool {
-				if s.dropped[i] != version && s.m.Cancel(i, version) {
-					s.spread()
+				if s.dropped[i] != version {
+					s.m.Cancel(i, version)
 				}
-				_, ok := s.m.Readable(i)
-				return !ok
+				return s.m.Closed(i, version)
 			})
 		})
 	})
@@ -293,7 +283,7 @@ func (s *simServer) release(i int, epoch, version uint32) {
 		if !ok {
 			return false
 		}
-		if s.w.bare && s.dropped[i] != version {
+		if s.dropped[i] != version && !s.w.undropped {
 			s.dropped[i] = version
 			s.memory[i] = value{epoch: max(s.memory[i].epoch, epoch*drops) + 1}
 		}
@@ -308,45 +298,38 @@ func (s *simServer) release(i int, epoch, version uint32) {
 	})
 }
 
-// list returns what clients are told.
-func (s *simServer) list() (p *place.Placement, version uint32, list []uint32) {
-	list = make([]uint32, shards)
-	for i := range list {
-		if epoch, ok := s.m.Readable(i); ok {
-			list[i] = epoch
-		}
-	}
-	return s.m.Placement(), s.m.Version(), list
-}
-
-// spread sends the list to all clients if it is new.
+// spread sends a new placement to all clients.
 func (s *simServer) spread() {
+	p := s.m.Placement()
 	for c := range s.w.clients {
-		if s.told[c] != s.m.Version() {
-			s.told[c] = s.m.Version()
+		if p != nil && s.told[c] != p.Epoch {
+			s.told[c] = p.Epoch
 			s.tellClient(c)
 		}
 	}
 }
 
 func (s *simServer) tellClient(c int) {
-	if s.m.Placement() == nil {
+	p := s.m.Placement()
+	if p == nil {
 		return
 	}
-	p, version, list := s.list()
-	g := s.grant(c)
-	s.w.send(s.host, s.w.clients[c].host, func() { s.w.clients[c].heard(s, p, version, list, g, -1) })
+	g := s.grant()
+	s.w.send(s.host, s.w.clients[c].host, func() { s.w.clients[c].heard(s, p, g, -1) })
 }
 
 // grant returns a grant for a client.
-func (s *simServer) grant(client int) Grant {
-	if s.w.bare {
-		return Grant{0, s.m.Deadline(), s.now()}
-	}
-	return s.m.Grant(uint64(client), s.now())
+func (s *simServer) grant() simGrant { return simGrant{s.m.Deadline(), s.now()} }
+
+// serves reports whether a call is executed, and returns the epoch of the shard's owner: what changes something while the
+// shard is open, and what changes nothing also until its record is dropped for its next owner.
+func (s *simServer) serves(i int, set bool) (epoch uint32, ok bool) {
+	h := &s.m.shards[i]
+	readOnly := h.state == closed && s.dropped[i] != h.version
+	return h.epoch, (h.state == open || readOnly && (!set || s.w.unclosed)) && s.now() < s.m.Deadline()
 }
 
-// tell sends placement, list and grant now and then: messages are lost.
+// tell sends placement and grant now and then: messages are lost.
 func (s *simServer) tell() {
 	s.every(300*time.Millisecond, func() bool {
 		for c := range s.w.clients {
@@ -361,7 +344,7 @@ func (s *simServer) call(i int, set bool, done func(v value, ok bool)) {
 	if s.m.Placement() == nil {
 		return
 	}
-	epoch, ok := s.m.Owns(i, s.now())
+	epoch, ok := s.serves(i, set)
 	if !ok {
 		done(value{}, false)
 		return

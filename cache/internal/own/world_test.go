@@ -14,6 +14,8 @@ import (
 // flaws are faults of the caller that the simulation has to find.
 type flaws struct {
 	unchecked    bool // what was READ counts without a check
+	undropped    bool // a shard that is handed over keeps its record at the former owner
+	unclosed     bool // changes of a closed shard are executed
 	unpurged     bool // a shard that was taken over keeps its old records
 	receipt      bool // times are those of receipt, not of sending
 	revisionless bool // a takeover does not compare the key of the dead
@@ -44,7 +46,6 @@ type world struct {
 	etcd    etcd
 	cuts    map[[2]int]time.Duration // until then no message gets from one host to another
 	rough   bool                     // messages are lost, late and repeated, and clients ask any server
-	bare    bool                     // clients check grants alone: a server drops the record of a shard before it releases that
 	history []op
 
 	takeovers, successions, joins, moves, promised, hits, calls, sets, refused, lost int
