@@ -38,7 +38,8 @@ func TestFabricWayIsCut(t *testing.T) {
 		t.Skip("needs SIMHCA=mlx5@NAME")
 	}
 	const host = "127.0.0.11"
-	p, ended := startProcess(t, fmt.Appendf(nil, `{"listen": "%s:7481", "memory": "8MiB", "lease": "1m"}`, host), "SIMHCA_ADDRESS="+host)
+	address := fmt.Sprintf("%s:%d", host, port)
+	p, ended := startProcess(t, fmt.Appendf(nil, `{"listen": %q, "memory": "8MiB", "lease": "1m"}`, address), "SIMHCA_ADDRESS="+host)
 	t.Cleanup(func() {
 		_ = p.Kill()
 		<-ended
@@ -48,7 +49,7 @@ func TestFabricWayIsCut(t *testing.T) {
 	var c *cache.Client
 	require.Eventually(t, func() (ok bool) {
 		var err error
-		c, err = cache.Dial(ctx, host+":7481", cache.Config{})
+		c, err = cache.Dial(ctx, address, cache.Config{})
 		return err == nil
 	}, time.Minute, 10*time.Millisecond)
 	var done atomic.Int64

@@ -37,6 +37,10 @@ type process struct {
 	ended                chan error
 }
 
+// port is one of those that no system gives out. Fabrics are of their own; addresses of lo are shared by the test programs of
+// a host.
+var port = 10_000 + os.Getpid()%10_000*2
+
 // ttl is the TTL of the clusters in tests.
 const ttl = 2 * time.Second
 
@@ -52,7 +56,7 @@ func newFleet(t *testing.T) *fleet {
 // start starts a server with an address of its own, 127.0.0.host, and a weight.
 func (f *fleet) start(id string, host, weight int) *process {
 	f.Helper()
-	p := &process{f: f, id: id, address: fmt.Sprintf("127.0.0.%d:7481", host), metrics: fmt.Sprintf("127.0.0.%d:9481", host)}
+	p := &process{f: f, id: id, address: fmt.Sprintf("127.0.0.%d:%d", host, port), metrics: fmt.Sprintf("127.0.0.%d:%d", host, port+1)}
 	config := fmt.Appendf(nil, `{"listen": %q, "memory": "8MiB", "metrics": %q, "cluster": {
 		"name": "test", "id": %q, "etcd": [%q], "advertise": %q, "weight": %d, "ttl": "%v", "drain": "60s"}}`,
 		p.address, p.metrics, id, f.etcd.URL, p.address, weight, ttl)
