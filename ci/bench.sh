@@ -10,7 +10,7 @@ root=$PWD
 status=0
 mkdir -p $out
 ${GO:-go} build -o build/bench-driver ./ci/bench && ${GO:-go} build -o build/rdmabench ./cmd/rdmabench &&
-	${GO:-go} build -o build/hitrate ./cache/server/internal/hitrate &&
+	${GO:-go} build -o build/rdmacached ./cmd/rdmacached && ${GO:-go} build -o build/hitrate ./cache/server/internal/hitrate &&
 	cc -shared -fPIC -O2 -o build/yield.so ci/bench/verbs/yield/yield.c -ldl -libverbs || exit 1
 
 # part SUITE CLOCK NAME COMMAND... : one part of a suite, in the lab or on this machine's device
@@ -19,7 +19,7 @@ part() {
 	shift 3
 	rm -rf "$part_dir" && mkdir -p "$part_dir"
 	began=$(date +%s)
-	LAB_CLOCK=$part_clock "$@" "$root/${driver:-build/bench-driver}" -suite "$part_suite" -rdmabench "$root/build/rdmabench" -hitrate "$root/build/hitrate" -simhca "$root/build/simhca.so" -shim "$root/build/yield.so" \
+	LAB_CLOCK=$part_clock "$@" "$root/${driver:-build/bench-driver}" -suite "$part_suite" -rdmabench "$root/build/rdmabench" -hitrate "$root/build/hitrate" -rdmacached "$root/build/rdmacached" -simhca "$root/build/simhca.so" -shim "$root/build/yield.so" \
 		${ONLY:+-only "$ONLY"} ${PAIRS:+-pairs "$PAIRS"} ${profiles:+-profiles "$profiles"} -o "$root/$part_dir/records.json" || status=1
 	echo "bench: $part_dir took $(($(date +%s) - began)) s" >&2
 	files="$files $part_dir/records.json"
@@ -38,6 +38,8 @@ for suite in $(echo "${SUITE:-verbs}" | tr , ' '); do
 		part native wall native env SIMHCA=mlx5,mlx5,efa
 		driver="" profiles=""
 		part native-processes wall native-processes env "SIMHCA=mlx5@bench-$$" "LD_PRELOAD=$root/build/simhca.so"
+	elif [ "$suite" = cluster ]; then
+		part cluster wall cluster env "SIMHCA=mlx5@bench-$$" "LD_PRELOAD=$root/build/simhca.so"
 	elif [ -n "$(ls /sys/class/infiniband 2>/dev/null)" ]; then
 		part "$suite" wall "$suite-wall" env
 	else

@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/ci/bench/cache"
+	"github.com/goverbs/goverbs/ci/bench/cluster"
 	"github.com/goverbs/goverbs/ci/bench/dc"
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
@@ -41,7 +42,7 @@ import (
 var suites = map[string]func(harness.Env) []harness.Benchmark{
 	"verbs": verbs.Suite, "verbs-native": verbs.Native, "dc": dc.Suite, "lockoffload": lockoffload.Suite, "pacer": pacer.Suite, "pacer-native": pacer.Native,
 	"srd": srd.Suite, "srd-ecmp": srd.Ecmp, "cache": cache.Suite, "cache-native": cache.Native,
-	"native": native.Suite, "native-processes": processes.Suite,
+	"cluster": cluster.Suite, "native": native.Suite, "native-processes": processes.Suite,
 }
 
 // role is what this program does as one side of a pass.
@@ -70,6 +71,7 @@ func run(ctx context.Context) error {
 	pairs := flag.Int("pairs", 0, "pairs of each benchmark; 0 means the clock's own number. Targets are judged with 6, 9, 12, 15, 17, 18 or 20")
 	limit := flag.Duration("pass-limit", 3*time.Minute, "time that one pass may take, on the clock of the run")
 	program := flag.String("rdmabench", "rdmabench", "our benchmark `program`")
+	rdmacached := flag.String("rdmacached", "rdmacached", "the cache's `program`")
 	hitRate := flag.String("hitrate", "hitrate", "the `program` of the cache's hit rates")
 	simHCA := flag.String("simhca", "", "`file` simhca.so, for programs on simulated devices")
 	shim := flag.String("shim", "", "`file` yield.so, for polled ping-pong on the instruction clock")
@@ -96,7 +98,7 @@ func run(ctx context.Context) error {
 		return errors.New("-pairs is negative")
 	}
 	procs.SpareProcs()
-	e := harness.Env{Clock: lab.Clock(), Topology: lab.Topology(), Rdmabench: *program, HitRate: *hitRate, SimHCA: *simHCA, Shim: *shim, PassLimit: *limit, Profiles: *profiles}
+	e := harness.Env{Clock: lab.Clock(), Topology: lab.Topology(), Rdmabench: *program, Rdmacached: *rdmacached, HitRate: *hitRate, SimHCA: *simHCA, Shim: *shim, PassLimit: *limit, Profiles: *profiles}
 	if e.Topology == "" {
 		e.Topology = "host"
 	}

@@ -2,12 +2,14 @@ package etcd
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -17,8 +19,9 @@ import (
 
 // Server is a member of an etcd, in a process of its own.
 type Server struct {
-	URL string
-	cmd *exec.Cmd
+	URL   string
+	cmd   *exec.Cmd
+	ended chan struct{}
 }
 
 // Start starts an etcd of one member that ends with the test, and waits until it replies.
@@ -39,23 +42,55 @@ func StartThree(t testing.TB) []*Server {
 	return start(t, "http", 3)
 }
 
-func start(t testing.TB, scheme string, members int, args ...string) (all []*Server) {
+func start(t testing.TB, scheme string, members int, args ...string) []*Server {
 	t.Helper()
-	path, err := Path(t.Context())
+	all, err := run(t.Context(), t.TempDir(), t.Output(), scheme, members, args...) // the output is of tests that fail
+	for _, s := range all {
+		t.Cleanup(s.Close)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	var peers, cluster []string
-	for i := range members {
-		peers = append(peers, "http://"+free(t))
-		cluster = append(cluster, fmt.Sprintf("%c=%s", 'a'+i, peers[i]))
+	return all
+}
+
+// Run starts an etcd of one member with its data in a folder, and waits until it replies. It ends with Close, or with
+// this program.
+func Run(ctx context.Context, folder string, out io.Writer) (*Server, error) {
+	all, err := run(ctx, folder, out, "http", 1)
+	if err != nil {
+		for _, s := range all {
+			s.Close()
+		}
+		return nil, err
 	}
-	for i, peer := range peers {
-		url := scheme + "://" + free(t)
-		s := &Server{URL: url, cmd: exec.Command(path, append([]string{"--name", string(rune('a' + i)), "--data-dir", t.TempDir(),
+	return all[0], nil
+}
+
+// run starts the members of an etcd, and waits until all reply. With an error it returns those that it has started.
+func run(ctx context.Context, folder string, out io.Writer, scheme string, members int, args ...string) (all []*Server, err error) {
+	path, err := Path(ctx)
+	if err != nil {
+		return nil, err
+	}
+	addresses, err := free(2 * members) // for clients, and for other members
+	if err != nil {
+		return nil, err
+	}
+	var cluster []string
+	for i := range members {
+		cluster = append(cluster, fmt.Sprintf("%c=http://%s", 'a'+i, addresses[members+i]))
+	}
+	for i := range members {
+		name, url, peer := string(rune('a'+i)), scheme+"://"+addresses[i], "http://"+addresses[members+i]
+		s := &Server{URL: url, ended: make(chan struct{})}
+		s.cmd = exec.Command(path, append([]string{"--name", name, "--data-dir", filepath.Join(folder, name),
 			"--listen-client-urls", url, "--advertise-client-urls", url, "--listen-peer-urls", peer,
-			"--initial-advertise-peer-urls", peer, "--initial-cluster", strings.Join(cluster, ",")}, args...)...)}
-		s.run(t)
+			"--initial-advertise-peer-urls", peer, "--initial-cluster", strings.Join(cluster, ",")}, args...)...)
+		s.cmd.Stdout, s.cmd.Stderr = out, out
+		if err := s.start(); err != nil {
+			return all, fmt.Errorf("etcd: %w", err)
+		}
 		all = append(all, s)
 	}
 	for _, s := range all {
@@ -65,34 +100,33 @@ func start(t testing.TB, scheme string, members int, args ...string) (all []*Ser
 				break
 			}
 			if time.Now().After(end) {
-				t.Fatalf("etcd: %v", err)
+				return all, fmt.Errorf("etcd: %w", err)
 			}
 		}
 	}
-	return all
+	return all, nil
 }
 
-// run starts the process, which ends with the test.
-func (s *Server) run(t testing.TB) {
-	t.Helper()
+// start starts the process, which ends with this program at the latest.
+func (s *Server) start() error {
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	s.cmd.Stderr = t.Output() // of tests that fail
-	s.cmd.Stdout = s.cmd.Stderr
 	// The thread that starts a child must outlive it for Pdeathsig.
-	started, stopped := make(chan error), make(chan struct{})
+	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
-		started <- s.cmd.Start()
-		<-stopped
+		err := s.cmd.Start()
+		if started <- err; err == nil {
+			_ = s.cmd.Wait()
+			close(s.ended)
+		}
 	}()
-	if err := <-started; err != nil {
-		t.Fatalf("etcd: %v", err)
-	}
-	t.Cleanup(func() {
-		_ = s.cmd.Process.Kill()
-		_ = s.cmd.Wait()
-		close(stopped)
-	})
+	return <-started
+}
+
+// Close kills the process, and waits for its end.
+func (s *Server) Close() {
+	_ = s.cmd.Process.Kill()
+	<-s.ended
 }
 
 // Kill ends the process at once.
@@ -106,10 +140,13 @@ func (s *Server) Continue(t testing.TB) { s.signal(t, syscall.SIGCONT) }
 
 func (s *Server) signal(t testing.TB, signal syscall.Signal) {
 	t.Helper()
-	if err := s.cmd.Process.Signal(signal); err != nil {
+	if err := s.Signal(signal); err != nil {
 		t.Fatal(err)
 	}
 }
+
+// Signal sends the process a signal.
+func (s *Server) Signal(signal syscall.Signal) error { return s.cmd.Process.Signal(signal) }
 
 // Leads reports whether the server is the leader of its etcd.
 func (s *Server) Leads() bool {
@@ -144,12 +181,15 @@ func (s *Server) get(path string) ([]byte, error) {
 	return io.ReadAll(r.Body)
 }
 
-// free returns an address with a port that is free.
-func free(t testing.TB) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+// free returns addresses with ports that are free.
+func free(n int) (all []string, err error) {
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("etcd: %w", err)
+		}
+		defer l.Close()
+		all = append(all, l.Addr().String())
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return all, nil
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,6 +29,16 @@ func listAll(t *testing.T, s *Store, now uint64, shard int) map[string]wire.List
 			return all
 		}
 	}
+}
+
+// An item of a cluster's store has no more than eight bytes more than the fields of one without shards.
+func TestItemSize(t *testing.T) {
+	without := reflect.TypeFor[struct {
+		place                                         wire.Place
+		version, fingerprint, expiry, accessed, trail uint64
+		fetched                                       bool
+	}]()
+	require.LessOrEqual(t, reflect.TypeFor[item]().Size(), without.Size()+8)
 }
 
 // A shard's records are listed, all of them and no others, and are dropped: the others stay.

@@ -165,6 +165,19 @@ func TestPassesForBenchstat(t *testing.T) {
 	}, got)
 }
 
+// The worst of all values is judged.
+func TestWorst(t *testing.T) {
+	for _, c := range []struct {
+		target  *Target
+		value   float64
+		verdict string
+	}{{AtMost(3), 3, Met}, {AtMost(2.9), 3, Missed}, {AtLeast(1), 1, Met}, {AtLeast(1.1), 1, Missed}, {nil, 3, Reported}} {
+		var r Record
+		r.Worst([]float64{2, 3, 1}, c.target)
+		require.Equal(t, Record{Value: c.value, ValueLow: 1, ValueHigh: 3, Level: 1, Pairs: 3, Ours: []float64{2, 3, 1}, Target: c.target.String(), Verdict: c.verdict}, r)
+	}
+}
+
 // Times have differences, on which targets may be judged, with an interval that leaves out 0 when
 // that of the ratio leaves out 1.
 func TestDifferences(t *testing.T) {

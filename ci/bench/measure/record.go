@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -119,6 +120,22 @@ func (r *Record) Plain(values []float64, t *Target) {
 	r.Value, r.ValueLow, r.ValueHigh, r.Pairs = Median(values), in.Low, in.High, len(values)
 	r.Ours, r.Level = values, in.Level
 	r.Target, r.Verdict = t.String(), verdict(in, len(values), t)
+}
+
+// Worst fills in the worst of values without a baseline, by which the target is judged, and their range.
+func (r *Record) Worst(values []float64, t *Target) {
+	least, most := slices.Min(values), slices.Max(values)
+	r.ValueLow, r.ValueHigh, r.Pairs, r.Ours, r.Level = least, most, len(values), values, 1
+	r.Target, r.Verdict = t.String(), Met
+	if r.Value = most; t != nil && !t.AtMost {
+		r.Value = least
+	}
+	switch {
+	case t == nil:
+		r.Verdict = Reported
+	case t.AtMost && most > t.Value, !t.AtMost && least < t.Value:
+		r.Verdict = Missed
+	}
 }
 
 // Fail says that the figure could not be measured.

@@ -48,6 +48,7 @@ type Figure struct {
 	Baseline string // side; none for a plain value
 	Value    int    // which one of a pass
 	Target   *measure.Target
+	Worst    bool // of all passes counts, in place of the median
 }
 
 // Benchmark is what is measured together: sides with interleaved passes,

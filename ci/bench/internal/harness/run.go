@@ -21,14 +21,15 @@ var Pairs = map[string]int{Instructions: 6, Fast: 6, Wall: 9}
 
 // Env is what suites need to know of the run.
 type Env struct {
-	Clock     string
-	Topology  string
-	Kernel    string
-	Rdmabench string        // path of our program
-	HitRate   string        // path of the program of the cache's hit rates
-	SimHCA    string        // path of simhca.so
-	Shim      string        // path of yield.so
-	PassLimit time.Duration // what a pass may take, on the clock of the run
+	Clock      string
+	Topology   string
+	Kernel     string
+	Rdmabench  string        // path of our program
+	Rdmacached string        // path of the daemon
+	HitRate    string        // path of the program of the cache's hit rates
+	SimHCA     string        // path of simhca.so
+	Shim       string        // path of yield.so
+	PassLimit  time.Duration // what a pass may take, on the clock of the run
 	// HostClock, if given, is another clock, which does not run ahead when the guest
 	// waits for its host: a pass may take minOfHost on it in any case.
 	HostClock func() (time.Duration, error)
@@ -148,9 +149,12 @@ func (b *Benchmark) fill(r *measure.Record, f Figure, values map[turn][][]float6
 		}
 		return out
 	}
-	if f.Baseline == "" {
+	switch {
+	case f.Worst:
+		r.Worst(of(f.Of, false), target)
+	case f.Baseline == "":
 		r.Plain(of(f.Of, false), target)
-	} else {
+	default:
 		r.Compare(of(f.Of, false), of(f.Baseline, false), of(f.Baseline, true), target)
 	}
 }

@@ -1,0 +1,185 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/ci/etcd"
+)
+
+// ttl is the default one.
+const ttl = 3 * time.Second
+
+// fleet is an etcd, and processes of rdmacached that are members of its cluster.
+type fleet struct {
+	program string
+	folder  string
+	host    int // of the first member: 127.0.0.host
+	etcd    *etcd.Server
+	members map[string]*member
+}
+
+// newFleet starts an etcd, and members a, b and so on from an address on.
+func newFleet(program string, host, members int) (*fleet, error) {
+	folder, err := os.MkdirTemp("", "bench-cluster-")
+	if err != nil {
+		return nil, err
+	}
+	f := &fleet{program: program, folder: folder, host: host, members: make(map[string]*member)}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if f.etcd, err = etcd.Run(ctx, filepath.Join(folder, "etcd"), io.Discard); err != nil {
+		return nil, errors.Join(err, f.close())
+	}
+	for i := range members {
+		m, err := f.start(i)
+		if err == nil && (i == 0 || i == members-1) { // the first one makes the placement
+			err = m.settled(ctx, i+1)
+		}
+		if err != nil {
+			return nil, errors.Join(err, f.close())
+		}
+	}
+	return f, nil
+}
+
+func (f *fleet) close() error {
+	for _, m := range f.members {
+		m.kill()
+	}
+	if f.etcd != nil {
+		f.etcd.Close()
+	}
+	return os.RemoveAll(f.folder)
+}
+
+// member is a process of rdmacached.
+type member struct {
+	f                    *fleet
+	id, address, metrics string
+	process              *os.Process
+	ended                chan struct{} // closed when the process has ended, with err
+	err                  error
+}
+
+// start starts the i-th member.
+func (f *fleet) start(i int) (*member, error) {
+	id, at := string(rune('a'+i)), fmt.Sprintf("127.0.0.%d", f.host+i)
+	m := &member{f: f, id: id, address: at + ":7481", metrics: at + ":9481", ended: make(chan struct{})}
+	config := fmt.Appendf(nil, `{"listen": %q, "memory": "64MiB", "metrics": %q, "cluster": {"name": "bench", "id": %q, "etcd": [%q], "advertise": %q, "ttl": "%v"}}`,
+		m.address, m.metrics, id, f.etcd.URL, m.address, ttl)
+	file := filepath.Join(f.folder, id+".json")
+	if err := os.WriteFile(file, config, 0o600); err != nil {
+		return nil, err
+	}
+	log, err := os.OpenFile(filepath.Join(f.folder, id+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	c := exec.Command(f.program, "-config", file)
+	c.Env, c.Stdout, c.Stderr = append(os.Environ(), "SIMHCA_ADDRESS="+at), log, log
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
+	go func() { // Pdeathsig is of the thread that starts a process
+		runtime.LockOSThread()
+		err := c.Start()
+		if started <- err; err == nil {
+			m.err = c.Wait()
+			close(m.ended)
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	m.process, f.members[id] = c.Process, m
+	return m, nil
+}
+
+// kill ends the process as kill -9 does, and waits for that.
+func (m *member) kill() {
+	_ = m.process.Kill()
+	<-m.ended
+}
+
+// drain ends the process by SIGTERM, and waits until it has ended well.
+func (m *member) drain(ctx context.Context) error {
+	if err := m.process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	select {
+	case <-m.ended:
+		return m.err
+	case <-ctx.Done():
+		return fmt.Errorf("%s does not end: %w", m.id, ctx.Err())
+	}
+}
+
+// cluster is what /status says of one, as far as it is used here.
+type cluster struct {
+	State        string
+	Planned      int
+	Moves, Beats uint64
+	Beat         float64
+	Members      []struct{ ID string }
+}
+
+// status returns what the member says of its cluster.
+func (m *member) status(ctx context.Context) (*cluster, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.metrics+"/status", nil)
+	if err != nil {
+		return nil, err
+	}
+	a, err := http.DefaultClient.Do(q)
+	if err != nil {
+		return nil, err
+	}
+	defer a.Body.Close()
+	var s struct{ Cluster *cluster }
+	if err := json.NewDecoder(a.Body).Decode(&s); err != nil {
+		return nil, err
+	}
+	if s.Cluster == nil {
+		return nil, errors.New("it is in no cluster")
+	}
+	return s.Cluster, nil
+}
+
+// settled waits until there are so many members, and each has its share.
+func (m *member) settled(ctx context.Context, members int) error {
+	for {
+		s, err := m.status(ctx)
+		if err == nil && s.State == "member" && len(s.Members) == members && s.Planned == 0 {
+			return nil
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-m.ended:
+			return fmt.Errorf("%s has ended: %w", m.id, m.err)
+		case <-ctx.Done():
+			return fmt.Errorf("%s: no %d members with their shares: %+v, %w", m.id, members, s, errors.Join(err, ctx.Err()))
+		}
+	}
+}
+
+// dial returns a client of the cluster.
+func (f *fleet) dial(ctx context.Context) (*cache.Cluster, error) {
+	var addresses []string
+	for _, m := range f.members {
+		addresses = append(addresses, m.address)
+	}
+	return cache.DialCluster(ctx, addresses, cache.ClusterConfig{})
+}

@@ -1,0 +1,55 @@
+// Package cluster has the suite of clusters of cache servers (docs/cluster.md): processes of rdmacached, and a real etcd, over
+// the simulated devices of a fabric (docs/simhca.md).
+package cluster
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/goverbs/goverbs/ci/bench/internal/harness"
+	"github.com/goverbs/goverbs/ci/bench/measure"
+)
+
+// Suite has what clusters promise. SIMHCA must name a fabric, and LD_PRELOAD simhca.so.
+func Suite(e harness.Env) []harness.Benchmark {
+	return []harness.Benchmark{
+		of(e, "takeover", (*fleet).killed,
+			harness.Figure{Name: "takeover", Unit: "s", Target: measure.AtMost(4.6), Worst: true},
+			harness.Figure{Name: "takeover_beat", Unit: "ms", Value: 1}),
+		of(e, "move", (*fleet).moved,
+			harness.Figure{Name: "move_misses", Unit: "operations", Target: measure.AtMost(0), Worst: true},
+			harness.Figure{Name: "move_failed", Unit: "operations", Value: 1, Target: measure.AtMost(0), Worst: true},
+			harness.Figure{Name: "move_p99", Unit: "ms", Value: 2, Target: measure.AtMost(50)},
+			harness.Figure{Name: "move_rate", Unit: "of before", Value: 3, Target: measure.AtLeast(0.8)}),
+		of(e, "etcd_stopped", (*fleet).withoutEtcd,
+			harness.Figure{Name: "etcd_stopped_misses", Unit: "operations", Target: measure.AtMost(0), Worst: true},
+			harness.Figure{Name: "etcd_stopped_failed", Unit: "operations", Value: 1, Target: measure.AtMost(0), Worst: true}),
+		ports(e),
+	}
+}
+
+// of is a benchmark of three members, which all passes have together.
+func of(e harness.Env, name string, pass func(*fleet, context.Context) ([]float64, error), figures ...harness.Figure) harness.Benchmark {
+	var f *fleet
+	start := sync.OnceValue(func() (err error) {
+		f, err = newFleet(e.Rdmacached, 11, servers)
+		return err
+	})
+	for i := range figures {
+		figures[i].Of = "ours"
+	}
+	run := func(ctx context.Context) ([]float64, error) {
+		if err := start(); err != nil {
+			return nil, err
+		}
+		return pass(f, ctx)
+	}
+	stop := func() error {
+		if err := start(); err != nil || f == nil {
+			return errors.Join(err)
+		}
+		return f.close()
+	}
+	return harness.Benchmark{Name: name, Sides: []harness.Side{{Name: "ours", Run: run}}, Figures: figures, Judged: []string{harness.Wall}, Close: stop}
+}
