@@ -158,6 +158,9 @@ func (m *member) status(ctx context.Context) (*cluster, error) {
 	return s.Cluster, nil
 }
 
+// poll is the time between two looks at a status.
+const poll = 20 * time.Millisecond
+
 // settled waits until there are so many members, and each has its share.
 func (m *member) settled(ctx context.Context, members int) error {
 	for {
@@ -166,7 +169,7 @@ func (m *member) settled(ctx context.Context, members int) error {
 			return nil
 		}
 		select {
-		case <-time.After(5 * time.Millisecond):
+		case <-time.After(poll):
 		case <-m.ended:
 			return fmt.Errorf("%s has ended: %w", m.id, m.err)
 		case <-ctx.Done():

@@ -17,7 +17,8 @@ const (
 	records = 20_000
 	size    = 100 // bytes of a value
 	workers = 4
-	writes  = 10 // of a hundred operations
+	writes  = 10               // of a hundred operations
+	pause   = time.Millisecond // after each: the servers run on the same processors
 )
 
 // fill stores all records.
@@ -69,9 +70,7 @@ func begin(ctx context.Context, c *cache.Cluster) *load {
 				if ctx.Err() == nil {
 					list = append(list, d)
 				}
-				if len(list)%64 == 0 {
-					time.Sleep(time.Millisecond) // the servers run on the same processors
-				}
+				time.Sleep(pause)
 			}
 			l.mu.Lock()
 			defer l.mu.Unlock()

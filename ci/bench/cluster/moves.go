@@ -48,7 +48,7 @@ func (f *fleet) moved(ctx context.Context) ([]float64, error) {
 		if s, err = a.status(ctx); err != nil {
 			return nil, err
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(poll)
 	}
 	member := l.now()
 	if err := a.settled(ctx, servers); err != nil {

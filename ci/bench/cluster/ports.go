@@ -108,7 +108,7 @@ func whole(ctx context.Context, c *cache.Cluster) error {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	return fmt.Errorf("the maps have not come: %w", ctx.Err())
+	return fmt.Errorf("the maps have not come: %w: %+v", ctx.Err(), c.Stats())
 }
 
 // gets returns how many records are READ in a second.

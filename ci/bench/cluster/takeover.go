@@ -42,7 +42,7 @@ func (f *fleet) killed(ctx context.Context) ([]float64, error) {
 		select {
 		case <-wait:
 			waiting = false
-		case <-time.After(2 * time.Millisecond):
+		case <-time.After(poll / 4):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
