@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/ci/bench/internal/rig"
 	"github.com/goverbs/goverbs/ci/etcd"
 )
 
@@ -83,7 +84,7 @@ func (f *fleet) start(i int) (*member, error) {
 	if err := os.WriteFile(file, config, 0o600); err != nil {
 		return nil, err
 	}
-	log, err := os.OpenFile(filepath.Join(f.folder, id+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(m.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -106,6 +107,9 @@ func (f *fleet) start(i int) (*member, error) {
 	m.process, f.members[id] = c.Process, m
 	return m, nil
 }
+
+// log returns the file with what the member says.
+func (m *member) log() string { return filepath.Join(m.f.folder, m.id+".log") }
 
 // kill ends the process as kill -9 does, and waits for that.
 func (m *member) kill() {
@@ -171,7 +175,8 @@ func (m *member) settled(ctx context.Context, members int) error {
 		select {
 		case <-time.After(poll):
 		case <-m.ended:
-			return fmt.Errorf("%s has ended: %w", m.id, m.err)
+			log, _ := os.ReadFile(m.log())
+			return fmt.Errorf("%s has ended: %w: %s", m.id, m.err, rig.Tail(log))
 		case <-ctx.Done():
 			return fmt.Errorf("%s: no %d members with their shares: %+v, %w", m.id, members, s, errors.Join(err, ctx.Err()))
 		}

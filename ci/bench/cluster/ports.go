@@ -32,7 +32,7 @@ func ports(e harness.Env) harness.Benchmark {
 		var clients []*cache.Cluster
 		rules := ""
 		for i, members := range []int{servers, 1} {
-			f, err := newFleet(e.Rdmacached, 31+10*i, members)
+			f, err := newFleet(e.Rdmacached, 211+10*i, members)
 			if err != nil {
 				return nil, err
 			}

@@ -33,7 +33,7 @@ func Suite(e harness.Env) []harness.Benchmark {
 func of(e harness.Env, name string, pass func(*fleet, context.Context) ([]float64, error), figures ...harness.Figure) harness.Benchmark {
 	var f *fleet
 	start := sync.OnceValue(func() (err error) {
-		f, err = newFleet(e.Rdmacached, 11, servers)
+		f, err = newFleet(e.Rdmacached, 201, servers)
 		return err
 	})
 	for i := range figures {
