@@ -1,4 +1,5 @@
-// Package testproc stops processes in tests.
+//go:build linux
+
 package testproc
 
 import (

@@ -1,0 +1,2 @@
+// Package testproc stops processes in tests.
+package testproc
