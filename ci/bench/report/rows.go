@@ -14,7 +14,7 @@ import (
 )
 
 // suites in the order of the page.
-var suites = []string{"native", "verbs", "dc", "lockoffload", "cache", "srd", "pacer"}
+var suites = []string{"native", "verbs", "dc", "lockoffload", "cache", "cluster", "srd", "pacer"}
 
 // hitRates is the table of the cache's hit rates, which has columns of its own.
 const hitRates = "cache-hit-rates"
