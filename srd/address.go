@@ -9,7 +9,7 @@ import (
 )
 
 // Addr is the address at which an endpoint receives. How peers learn it is up to the
-// program. Addr is comparable and implements [net.Addr].
+// program. Addr is comparable.
 type Addr struct {
 	GID  verbs.GID
 	QPN  uint32

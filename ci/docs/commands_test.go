@@ -50,6 +50,8 @@ var elsewhere = map[string]string{
 	"install -m 644 cmd/rdmacached/rdmacached.service /etc/systemd/system":                                                 "changes the host",
 	"systemctl enable --now rdmacached":                                                                                    "guests do not run systemd",
 	"make simhca":                                                                                                          "make simulated tries the devices on the host",
+	"cd examples/integrations":                                                                                             "the job integrations has its tests",
+	"SIMHCA=mlx5@quic,mlx5@quic go test -tags simhca -bench QUIC":                                                          "as above",
 	"RDMA_DEVICE=mlx5_0 make test":                                                                                         "needs a device that is no guest's",
 
 	`go test ./srd/internal/engine -run 'Permutation|LargeIncast|LongIncast|HundredThousandPeers' -large build/large -v -timeout 40m`: "many minutes: make test runs smaller ones",

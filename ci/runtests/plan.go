@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path"
 	"strings"
 	"time"
 )
@@ -74,13 +75,16 @@ func (r *runner) plan() ([]*job, error) {
 		jobs = append(jobs, &job{name: "device", slots: r.o.slots, tests: &tests{goTest: words("-count=1 -p=1"), packages: join(basePackages, hostPackages, systemPackages, cachePackages, examplePackages)}})
 	}
 	jobs = append(jobs, r.simulations()...)
+	for _, m := range modules {
+		name := path.Base(m)
+		jobs = append(jobs, &job{name: name, slots: 1, command: []string{"sh", "-c", "cd " + m + " && sh ../../.github/actions/simulated/test.sh"},
+			env: []string{"GO=" + r.goCmd, "GOWORK=off", fmt.Sprintf("DEVICES=mlx5@%s-%d,mlx5@%[1]s-%[2]d", name, os.Getpid()), "FLAGS=-race -count=1"}})
+	}
 	return append(jobs,
 		&job{name: "unit", tests: &tests{goTest: words("-race"), env: words("GOEXPERIMENT=cgocheck2"), packages: raced}},
 		&job{name: "unit-machines", tests: &tests{packages: machines}},
 		&job{name: "unit-without-cgo", tests: &tests{env: words("CGO_ENABLED=0"), packages: words("./cgo/... ./verbs ./verbs/rdmacm")}},
 		&job{name: "lint", command: words("sh ci/lint.sh"), env: []string{"GO=" + r.goCmd}},
-		&job{name: "yourmodule", slots: 1, command: []string{"sh", "-c", "cd " + yourModule + " && sh ../../.github/actions/simulated/test.sh"},
-			env: []string{"GO=" + r.goCmd, "GOWORK=off", fmt.Sprintf("DEVICES=mlx5@yours-%d,mlx5@yours-%[1]d", os.Getpid()), "FLAGS=-race -count=1"}},
 		&job{name: "headers", command: []string{r.goCmd, "run", "./ci/headers"}},
 		&job{name: "pyverbs", command: []string{r.goCmd, "run", "./ci/pyverbs"}},
 	), nil

@@ -12,8 +12,8 @@ import (
 // concurrent is what a package has that starts goroutines, locks or shares memory with C.
 var concurrent = regexp.MustCompile(`(?m)^\s*go |\.Go\(|"sync["/]|"net/http|\.Parallel\(|import "C"|"unsafe"`)
 
-// yourModule is a module that is no part of this one's workspace: a job tests it as its users do.
-const yourModule = "examples/yourmodule"
+// modules are no part of this one's workspace: a job tests each as its users do.
+var modules = words("examples/yourmodule examples/integrations")
 
 // alone are packages that the race detector slows down for nothing all the same. They read the
 // source, or unpack files, and programs that users run have nothing of them; or they are machines of
@@ -29,7 +29,7 @@ func (r *runner) units() (raced, others []string, err error) {
 		switch name := d.Name(); {
 		case err != nil:
 			return err
-		case d.IsDir() && path != r.root && (strings.HasPrefix(name, ".") || name == "build" || name == "testdata" || path == filepath.Join(r.root, yourModule)):
+		case d.IsDir() && path != r.root && (strings.HasPrefix(name, ".") || name == "build" || name == "testdata" || slices.ContainsFunc(modules, func(m string) bool { return path == filepath.Join(r.root, m) })):
 			return filepath.SkipDir
 		case strings.HasSuffix(name, ".go"):
 			b, err := os.ReadFile(path)
