@@ -108,6 +108,14 @@ func TestJSON(t *testing.T) {
 	}
 }
 
+// A baseline that transfers nothing in one pass does not cost a suite its records.
+func TestBaselineOfNothing(t *testing.T) {
+	r := Record{Name: "goodput", Unit: "MB/s"}
+	r.Compare([]float64{5, 5, 5, 5, 5, 0}, []float64{1, 1, 0, 1, 1, 0}, []float64{1, 0, 1, 1, 1, 0}, AtLeast(4.5))
+	require.Equal(t, []float64{5, 1, highest}, []float64{r.Ratio, r.RatioLow, r.RatioHigh})
+	require.NoError(t, WriteJSON(filepath.Join(t.TempDir(), "pacer.json"), []Record{r}))
+}
+
 // The table says what was judged and at which level, and what failed and why.
 func TestTable(t *testing.T) {
 	failed := Record{Name: "send_lat", Kernel: "6.12.90", Failed: 2}

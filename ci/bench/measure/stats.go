@@ -62,11 +62,16 @@ func Judges(n int) bool {
 	return in.Level >= minLevel && in.Level <= maxLevel && in.Low+in.High == float64(n+1)
 }
 
+// highest stands for all larger ratios, and for those to a baseline of 0: JSON has no infinity.
+const highest = 1e6
+
 // Ratios divides pair by pair.
 func Ratios(x, base []float64) []float64 {
 	out := make([]float64, len(x))
 	for i := range x {
-		out[i] = x[i] / base[i]
+		if out[i] = 1; x[i] != base[i] {
+			out[i] = min(x[i]/base[i], highest)
+		}
 	}
 	return out
 }
