@@ -211,6 +211,17 @@ static void many(struct side *s, const char *self)
 	}
 }
 
+/* How many CPUs are left beside all threads that run; below 0: some of these wait for one. */
+static long spare_cpus(void)
+{
+	FILE *f = fopen("/proc/loadavg", "r");
+	int running = 0;
+
+	CHECK(f && fscanf(f, "%*f %*f %*f %d", &running) == 1);
+	fclose(f);
+	return sysconf(_SC_NPROCESSORS_ONLN) - running;
+}
+
 static void await_event(struct side *s)
 {
 	struct ibv_cq *cq;
@@ -221,33 +232,44 @@ static void await_event(struct side *s)
 }
 
 /*
- * Messages to programs that poll wake no thread, but for a round in which others have the CPUs. A request for an event
- * wakes the devices' own thread, which then looks at what comes.
+ * Messages to programs that poll wake no thread. A request for an event wakes the devices' own thread, which then looks at
+ * what comes. Rounds in which other programs have the CPUs show neither.
  */
 static void polled(struct side *s, struct peer *p)
 {
-	int few = 0, asked = 0;
+	int few = 0, asked = 0, rounds = 0, tries = 0;
+	struct timespec start;
 	struct ibv_wc wc;
 
-	for (int i = 0; i < 20 && !few; i++) {
-		int before;
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	while (!few && rounds < 20 && since(&start) < 10) {
+		int before, others;
 
 		order(p, 'v');
+		usleep(1000); /* it polls */
+		others = spare_cpus() < 0;
 		before = __atomic_load_n(&wakings, __ATOMIC_RELAXED);
 		volley(s, true, VOLLEY);
 		few = __atomic_load_n(&wakings, __ATOMIC_RELAXED) - before < VOLLEY / 50;
+		rounds += !others;
 		obeyed(p);
 	}
-	CHECK(few);
-	for (int i = 0; i < 20; i++) {
-		int before;
+	CHECK(few || rounds < 20);
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	while (asked < 5 && tries < 20 && since(&start) < 10) {
+		int before, others;
 
+		others = spare_cpus() < 1;
 		CHECK(!done_within(s, &wc, 0.005));
+		others |= spare_cpus() < 1;
 		before = __atomic_load_n(&wakings, __ATOMIC_RELAXED);
 		CHECK(!ibv_req_notify_cq(s->cq, 0));
 		asked += __atomic_load_n(&wakings, __ATOMIC_RELAXED) - before;
+		tries += !others;
 	}
-	CHECK(asked >= 5);
+	CHECK(asked >= 5 || tries < 20);
+	if (!few || asked < 5)
+		printf("not judged: what wakes threads of programs that poll, since other programs have the CPUs\n");
 	/* The next completion fires an event. */
 	CHECK(execute(s, IBV_WR_RDMA_READ, 0, 8) == IBV_WC_SUCCESS);
 	await_event(s);
@@ -301,7 +323,7 @@ static void woken(struct side *s, struct peer *p)
 {
 	enum { REQUEST, EXTENDED, RECEIVE, REFUSAL, CAUSES };
 	int quick[CAUSES] = {};
-	struct timespec start;
+	struct watch watch;
 
 	for (int i = 0; i < 10 * CAUSES; i++) {
 		int cause = i % CAUSES;
@@ -313,7 +335,7 @@ static void woken(struct side *s, struct peer *p)
 		if (cause == REFUSAL)
 			order(p, 'e');
 		rest(s);
-		clock_gettime(CLOCK_MONOTONIC, &start);
+		begin_watch(&watch);
 		switch (cause) {
 		case REQUEST: post(s, IBV_WR_RDMA_READ, 0, 8, 0); break;
 		case EXTENDED: post_extended(s); break;
@@ -323,7 +345,7 @@ static void woken(struct side *s, struct peer *p)
 		await_event(s);
 		if (cause == REFUSAL)
 			obeyed(p);
-		quick[cause] += since(&start) < QUICK;
+		quick[cause] += was_quick(&watch);
 		CHECK(done(s) == (cause == REFUSAL ? IBV_WC_REM_ACCESS_ERR : cause == RECEIVE ? IBV_WC_WR_FLUSH_ERR : IBV_WC_SUCCESS));
 		if (cause == RECEIVE || cause == REFUSAL)
 			pair(s, p);
