@@ -166,7 +166,21 @@ static void killed(struct side *s, struct peer *p)
 	close(p->fd);
 }
 
-/* A process is reached 100 ms after its start: that of the program, its devices and a connection are in this time. */
+/* How many CPUs are left beside all threads that run; below 0: some of these wait for one. */
+static long spare_cpus(void)
+{
+	FILE *f = fopen("/proc/loadavg", "r");
+	int running = 0;
+
+	CHECK(f && fscanf(f, "%*f %*f %*f %d", &running) == 1);
+	fclose(f);
+	return sysconf(_SC_NPROCESSORS_ONLN) - running;
+}
+
+/*
+ * A process is reached 100 ms after its start: that of the program, its devices and a connection are in this time. Starts
+ * beside other programs that have the CPUs are not judged.
+ */
 static void soon(struct side *s, const char *self)
 {
 #ifdef __SANITIZE_ADDRESS__ /* whose own start takes most of it */
@@ -174,20 +188,24 @@ static void soon(struct side *s, const char *self)
 #else
 	double least = 1, limit = 0.1;
 #endif
+	int judged = 0;
 
 	for (int i = 0; i < 10; i++) {
 		struct timespec begin;
 		struct peer p;
+		double took;
 
+		judged += spare_cpus() >= 1;
 		clock_gettime(CLOCK_MONOTONIC, &begin);
 		start(&p, self);
 		pair(s, &p);
 		CHECK(execute(s, IBV_WR_RDMA_READ, 0, 8) == IBV_WC_SUCCESS);
-		least = since(&begin) < least ? since(&begin) : least;
+		took = since(&begin);
+		least = took < least ? took : least;
 		end_peer(&p);
 	}
 	printf("a process is reached %.1f ms after its start\n", least * 1e3);
-	CHECK(least < limit);
+	CHECK(least < limit || judged < 10);
 }
 
 /* Processes come and go, and no number comes again soon. */
@@ -209,17 +227,6 @@ static void many(struct side *s, const char *self)
 		}
 		end_peer(&p);
 	}
-}
-
-/* How many CPUs are left beside all threads that run; below 0: some of these wait for one. */
-static long spare_cpus(void)
-{
-	FILE *f = fopen("/proc/loadavg", "r");
-	int running = 0;
-
-	CHECK(f && fscanf(f, "%*f %*f %*f %d", &running) == 1);
-	fclose(f);
-	return sysconf(_SC_NPROCESSORS_ONLN) - running;
 }
 
 static void await_event(struct side *s)
