@@ -10,18 +10,19 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/testproc"
 )
 
 // Server is a member of an etcd, in a process of its own.
 type Server struct {
 	URL   string
 	cmd   *exec.Cmd
-	ended chan struct{}
+	ended <-chan error
 }
 
 // Start starts an etcd of one member that ends with the test, and waits until it replies.
@@ -83,12 +84,12 @@ func run(ctx context.Context, folder string, out io.Writer, scheme string, membe
 	}
 	for i := range members {
 		name, url, peer := string(rune('a'+i)), scheme+"://"+addresses[i], "http://"+addresses[members+i]
-		s := &Server{URL: url, ended: make(chan struct{})}
+		s := &Server{URL: url}
 		s.cmd = exec.Command(path, append([]string{"--name", name, "--data-dir", filepath.Join(folder, name),
 			"--listen-client-urls", url, "--advertise-client-urls", url, "--listen-peer-urls", peer,
 			"--initial-advertise-peer-urls", peer, "--initial-cluster", strings.Join(cluster, ",")}, args...)...)
 		s.cmd.Stdout, s.cmd.Stderr = out, out
-		if err := s.start(); err != nil {
+		if s.ended, err = testproc.Start(s.cmd); err != nil {
 			return all, fmt.Errorf("etcd: %w", err)
 		}
 		all = append(all, s)
@@ -105,22 +106,6 @@ func run(ctx context.Context, folder string, out io.Writer, scheme string, membe
 		}
 	}
 	return all, nil
-}
-
-// start starts the process, which ends with this program at the latest.
-func (s *Server) start() error {
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	// The thread that starts a child must outlive it for Pdeathsig.
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		err := s.cmd.Start()
-		if started <- err; err == nil {
-			_ = s.cmd.Wait()
-			close(s.ended)
-		}
-	}()
-	return <-started
 }
 
 // Close kills the process, and waits for its end.

@@ -34,7 +34,7 @@ type process struct {
 	f                    *fleet
 	id, address, metrics string
 	process              *os.Process
-	ended                chan error
+	ended                <-chan error
 }
 
 // port is one of those that no system gives out. Fabrics are of their own; addresses of lo are shared by the test programs of
@@ -139,7 +139,6 @@ func (p *process) until(what string, ok func(*cachestatus.Cluster) bool) {
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case err := <-p.ended:
-			p.ended <- err
 			p.f.Fatalf("%s has ended: %v", p.id, err)
 		case <-p.f.ctx.Done():
 			p.f.Fatalf("%s: not %s: %+v", p.id, what, last)

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,23 +36,15 @@ func TestFabricProcess(t *testing.T) {
 
 // startProcess starts rdmacached with a configuration, in a process that does not outlive the test program. It
 // returns the process, and the channel that has its end.
-func startProcess(t *testing.T, config []byte, env ...string) (*os.Process, chan error) {
+func startProcess(t *testing.T, config []byte, env ...string) (*os.Process, <-chan error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "rdmacached.json")
 	require.NoError(t, os.WriteFile(file, config, 0o600))
 	c := exec.Command(os.Args[0], "-test.run=^TestFabricProcess$", "-test.timeout=5m")
 	c.Env = append(append(os.Environ(), fabricConfig+"="+file), env...)
 	c.Stdout, c.Stderr = t.Output(), t.Output()
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	started, ended := make(chan error), make(chan error, 1)
-	go func() { // Pdeathsig is of the thread that starts a process
-		runtime.LockOSThread()
-		err := c.Start()
-		if started <- err; err == nil {
-			ended <- c.Wait()
-		}
-	}()
-	require.NoError(t, <-started)
+	ended, err := testproc.Start(c)
+	require.NoError(t, err)
 	return c.Process, ended
 }
 

@@ -1,2 +1,2 @@
-// Package testproc stops processes in tests.
+// Package testproc starts and stops processes of tests.
 package testproc

@@ -10,13 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
 	"github.com/goverbs/goverbs/ci/etcd"
+	"github.com/goverbs/goverbs/internal/testproc"
 )
 
 // ttl is the default one.
@@ -70,14 +70,13 @@ type member struct {
 	f                    *fleet
 	id, address, metrics string
 	process              *os.Process
-	ended                chan struct{} // closed when the process has ended, with err
-	err                  error
+	ended                <-chan error // how the process has ended, once, and closed then
 }
 
 // start starts the i-th member.
 func (f *fleet) start(i int) (*member, error) {
 	id, at := string(rune('a'+i)), fmt.Sprintf("127.0.0.%d", f.host+i)
-	m := &member{f: f, id: id, address: at + ":7481", metrics: at + ":9481", ended: make(chan struct{})}
+	m := &member{f: f, id: id, address: at + ":7481", metrics: at + ":9481"}
 	config := fmt.Appendf(nil, `{"listen": %q, "memory": "64MiB", "metrics": %q, "cluster": {"name": "bench", "id": %q, "etcd": [%q], "advertise": %q, "ttl": "%v"}}`,
 		m.address, m.metrics, id, f.etcd.URL, m.address, ttl)
 	file := filepath.Join(f.folder, id+".json")
@@ -91,17 +90,7 @@ func (f *fleet) start(i int) (*member, error) {
 	defer log.Close()
 	c := exec.Command(f.program, "-config", file)
 	c.Env, c.Stdout, c.Stderr = append(os.Environ(), "SIMHCA_ADDRESS="+at), log, log
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	started := make(chan error)
-	go func() { // Pdeathsig is of the thread that starts a process
-		runtime.LockOSThread()
-		err := c.Start()
-		if started <- err; err == nil {
-			m.err = c.Wait()
-			close(m.ended)
-		}
-	}()
-	if err := <-started; err != nil {
+	if m.ended, err = testproc.Start(c); err != nil {
 		return nil, err
 	}
 	m.process, f.members[id] = c.Process, m
@@ -123,8 +112,8 @@ func (m *member) drain(ctx context.Context) error {
 		return err
 	}
 	select {
-	case <-m.ended:
-		return m.err
+	case err := <-m.ended:
+		return err
 	case <-ctx.Done():
 		return fmt.Errorf("%s does not end: %w", m.id, ctx.Err())
 	}
@@ -174,9 +163,9 @@ func (m *member) settled(ctx context.Context, members int) error {
 		}
 		select {
 		case <-time.After(poll):
-		case <-m.ended:
+		case err := <-m.ended:
 			log, _ := os.ReadFile(m.log())
-			return fmt.Errorf("%s has ended: %w: %s", m.id, m.err, rig.Tail(log))
+			return fmt.Errorf("%s has ended: %w: %s", m.id, err, rig.Tail(log))
 		case <-ctx.Done():
 			return fmt.Errorf("%s: no %d members with their shares: %+v, %w", m.id, members, s, errors.Join(err, ctx.Err()))
 		}
