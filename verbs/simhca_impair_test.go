@@ -4,14 +4,12 @@ package verbs_test
 
 import (
 	"encoding/binary"
-	"fmt"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/internal/simrules"
 	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
@@ -20,11 +18,10 @@ import (
 func impair(t *testing.T, rules ...string) {
 	t.Helper()
 	inFabric(t)
-	_, name, _ := strings.Cut(strings.Split(os.Getenv("SIMHCA"), ",")[0], "@")
-	file := fmt.Sprintf("/dev/shm/simhca-fabric-%d/%s.impair", os.Geteuid(), name)
-	require.NoError(t, os.WriteFile(file+".new", []byte(strings.Join(rules, "\n")), 0o600))
-	require.NoError(t, os.Rename(file+".new", file))
-	t.Cleanup(func() { os.Remove(file) })
+	file, err := simrules.OwnFile()
+	require.NoError(t, err)
+	require.NoError(t, simrules.Write(file, rules...))
+	t.Cleanup(func() { require.NoError(t, simrules.Clear(file)) })
 	time.Sleep(30 * time.Millisecond) // devices look every 5 ms
 }
 

@@ -15,17 +15,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/internal/simrules"
 )
 
 // cut has all packets of the fabric lost from one address to another for some time.
 func cut(t *testing.T, from, to string, d time.Duration) {
 	t.Helper()
-	_, name, _ := strings.Cut(strings.Split(os.Getenv("SIMHCA"), ",")[0], "@")
-	file := fmt.Sprintf("/dev/shm/simhca-fabric-%d/%s.impair", os.Geteuid(), name)
-	require.NoError(t, os.WriteFile(file+".new", fmt.Appendf(nil, "%s %s cut\n", from, to), 0o600))
-	require.NoError(t, os.Rename(file+".new", file))
+	file, err := simrules.OwnFile()
+	require.NoError(t, err)
+	require.NoError(t, simrules.Write(file, fmt.Sprintf("%s %s cut", from, to)))
 	time.Sleep(d)
-	require.NoError(t, os.Remove(file))
+	require.NoError(t, simrules.Clear(file))
 }
 
 // here is the address of this process in the fabric.

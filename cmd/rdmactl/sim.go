@@ -8,10 +8,11 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/goverbs/goverbs/internal/simrules"
 )
 
 // simRules are the impairments in a fabric of simulated devices (docs/simhca.md).
@@ -20,14 +21,11 @@ type simRules []string
 // simEffect is what a rule can do, as cgo/simhca/impair.c reads it.
 var simEffect = regexp.MustCompile(`^(delay=[0-9.]+(ns|us|ms|s)|loss=(100|[0-9]{0,2}(\.[0-9]+)?)%|rate=[0-9.]+[kMG]?bit|cut)$`)
 
-// simFolders are those in which fabrics lie: the first if there is one.
-var simFolders = []string{"/dev/shm", "/tmp"}
-
 func sim(_ context.Context, args []string) (result, error) {
 	if len(args) == 0 {
 		return nil, usageError("an argument is missing: the name of a fabric")
 	}
-	file, err := simFile(args[0])
+	file, err := simrules.File(args[0])
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +34,7 @@ func sim(_ context.Context, args []string) (result, error) {
 		return rules, err
 	}
 	if len(args) == 2 && args[1] == "clear" {
-		return nil, clearRules(file)
+		return nil, simrules.Clear(file)
 	}
 	rule, err := simRule(args[1:])
 	if err != nil {
@@ -49,32 +47,7 @@ func sim(_ context.Context, args []string) (result, error) {
 	}
 	// The first rule for a way holds.
 	slices.SortStableFunc(rules, func(a, b string) int { return strings.Count(a, "*") - strings.Count(b, "*") })
-	return rules, writeRules(file, rules)
-}
-
-// simFile returns the file with the impairments of a fabric.
-func simFile(name string) (string, error) {
-	for _, root := range simFolders {
-		if _, err := os.Stat(root); err != nil {
-			continue
-		}
-		dir := filepath.Join(root, fmt.Sprintf("simhca-fabric-%d", os.Geteuid()))
-		entries, err := os.ReadDir(dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", err
-		}
-		var there []string
-		for _, e := range entries {
-			if !strings.Contains(e.Name(), ".") {
-				there = append(there, e.Name())
-			}
-		}
-		if !slices.Contains(there, name) {
-			return "", fmt.Errorf("no fabric %q in %s; there are: %s", name, dir, strings.Join(there, ", "))
-		}
-		return filepath.Join(dir, name+".impair"), nil
-	}
-	return "", fmt.Errorf("no folder %s", strings.Join(simFolders, " or "))
+	return rules, simrules.Write(file, rules...)
 }
 
 // simRule checks a rule: two addresses, and what happens between them.
@@ -106,22 +79,6 @@ func readRules(file string) (simRules, error) {
 		}
 	}
 	return rules, nil
-}
-
-func clearRules(file string) error {
-	if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
-// writeRules replaces the file: devices never see half of one.
-func writeRules(file string, rules simRules) error {
-	next := file + ".new"
-	if err := os.WriteFile(next, []byte(strings.Join(append(rules, ""), "\n")), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(next, file)
 }
 
 func (r simRules) text(w io.Writer) error {

@@ -7,14 +7,16 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/internal/simrules"
 )
 
 // Rules are set, replaced, printed and removed; what is none is refused, and changes nothing.
 func TestSim(t *testing.T) {
 	root := t.TempDir()
-	was := simFolders
-	simFolders = []string{filepath.Join(root, "none"), root}
-	t.Cleanup(func() { simFolders = was })
+	was := simrules.Folders
+	simrules.Folders = []string{filepath.Join(root, "none"), root}
+	t.Cleanup(func() { simrules.Folders = was })
 	dir := filepath.Join(root, fmt.Sprintf("simhca-fabric-%d", os.Geteuid()))
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "lab"), nil, 0o600))

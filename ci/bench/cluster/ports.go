@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +12,7 @@ import (
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
 	"github.com/goverbs/goverbs/ci/bench/measure"
+	"github.com/goverbs/goverbs/internal/simrules"
 )
 
 const (
@@ -30,7 +29,7 @@ func ports(e harness.Env) harness.Benchmark {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		var clients []*cache.Cluster
-		rules := ""
+		var rules []string
 		for i, members := range []int{servers, 1} {
 			f, err := newFleet(e.Rdmacached, 211+10*i, members)
 			if err != nil {
@@ -49,14 +48,14 @@ func ports(e harness.Env) harness.Benchmark {
 			}
 			clients = append(clients, c)
 			for _, m := range f.members {
-				rules += fmt.Sprintf("%s 127.0.0.1 rate=%s\n", strings.TrimSuffix(m.address, ":7481"), portRate)
+				rules = append(rules, fmt.Sprintf("%s 127.0.0.1 rate=%s", strings.TrimSuffix(m.address, ":7481"), portRate))
 			}
 		}
-		file, err := rulesFile()
+		file, err := simrules.OwnFile()
 		if err != nil {
 			return nil, err
 		}
-		return clients, os.WriteFile(file, []byte(rules), 0o600)
+		return clients, simrules.Write(file, rules...)
 	})
 	side := func(i int) harness.Pass {
 		return harness.One(func(ctx context.Context) (float64, error) {
@@ -76,22 +75,13 @@ func ports(e harness.Env) harness.Benchmark {
 		for _, f := range fleets {
 			err = errors.Join(err, f.close())
 		}
-		file, e := rulesFile()
+		file, e := simrules.OwnFile()
 		if e == nil {
-			e = os.RemoveAll(file)
+			e = simrules.Clear(file)
 		}
 		return errors.Join(err, e)
 	}
 	return b
-}
-
-// rulesFile returns the file with the impairments of the fabric, as rdmactl writes it.
-func rulesFile() (string, error) {
-	_, fabric, ok := strings.Cut(os.Getenv("SIMHCA"), "@")
-	if !ok {
-		return "", errors.New("SIMHCA names no fabric")
-	}
-	return filepath.Join("/dev/shm", fmt.Sprintf("simhca-fabric-%d", os.Geteuid()), fabric+".impair"), nil
 }
 
 // whole waits until the clients of all servers have their maps: READs of an entry that a map lacks are few.
