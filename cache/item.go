@@ -41,6 +41,7 @@ func (f *fetch) short() error {
 	return f.lacks()
 }
 
+// lacks is apart from short, which is inlined so.
 func (f *fetch) lacks() error {
 	return fmt.Errorf("%w: %d bytes, room for %d", ErrShort, f.size, len(f.dst))
 }

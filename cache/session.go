@@ -391,9 +391,9 @@ func (s *session) begin(b []byte) error {
 		s.m.Replied(m.Clock, 0, s.clock())
 		if s.placed = m.Granted; s.placed {
 			s.watchMember()
-		}
-		if s.placed && s.by != TCP {
-			s.askGrant()
+			if s.by != TCP {
+				s.askGrant()
+			}
 		}
 		close(s.first)
 	}

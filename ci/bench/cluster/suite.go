@@ -4,7 +4,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
@@ -46,8 +45,8 @@ func of(e harness.Env, name string, pass func(*fleet, context.Context) ([]float6
 		return pass(f, ctx)
 	}
 	stop := func() error {
-		if err := start(); err != nil || f == nil {
-			return errors.Join(err)
+		if err := start(); err != nil {
+			return err
 		}
 		return f.close()
 	}
