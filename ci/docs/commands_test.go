@@ -178,6 +178,8 @@ var acts = []act{
 			for i in a:11 b:12 c:13; do
 				SIMHCA=mlx5@trial-$$ SIMHCA_ADDRESS=127.0.0.${i#*:} LD_PRELOAD=build/simhca.so build/rdmacached -config $tmp/${i%:*}.json &
 				pids="$pids $!"
+				# The first one has a shard more, which the others leave it.
+				until build/rdmactl cache 127.0.0.11:9481 | grep 'prod *a *127.0.0.11:7481.* member'; do sleep 0.5; done
 			done
 			show() { build/rdmactl cache 127.0.0.11:9481 127.0.0.12:9481 127.0.0.13:9481; }
 			until show | grep 'prod *c *127.0.0.13:7481.* 341 *member'; do sleep 0.5; done
