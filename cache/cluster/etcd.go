@@ -22,6 +22,7 @@ type store struct {
 	endpoints []*endpoint
 	at        atomic.Uint32 // the one that replied last
 	timeout   time.Duration // of one member
+	revision  atomic.Int64  // the highest that etcd was read at
 	prefix    string
 }
 
@@ -184,6 +185,11 @@ type view struct {
 	drains   map[string]bool // ids that an operator drains
 }
 
+func emptyView() *view {
+	return &view{View: own.View{Beats: make(map[place.Life]int64)}, servers: make(map[place.Life]place.Server),
+		ttls: make(map[place.Life]time.Duration), requests: make(map[string]request), replies: make(map[string]reply), drains: make(map[string]bool)}
+}
+
 // life is what a server's key has.
 type life struct {
 	Address string `json:"address"`
@@ -205,14 +211,19 @@ func (s *store) beat(ctx context.Context, m place.Server, ttl time.Duration) (*v
 	return s.read(ctx, clientv3.OpPut(s.lifeKey(m.Life), string(b)))
 }
 
-// read reads everything, after other operations.
+// read reads everything, after other operations. It returns an error while revisions are below earlier ones, since a backup has been
+// restored: a key may have its revision of before for a second time, and transactions compare revisions.
 func (s *store) read(ctx context.Context, ops ...clientv3.Op) (*view, error) {
+	before := s.revision.Load()
 	resp, err := s.do(ctx, nil, nil, append(ops, clientv3.OpGet(s.prefix, clientv3.WithPrefix()))...)
 	if err != nil {
 		return nil, err
 	}
-	v := &view{View: own.View{Beats: make(map[place.Life]int64)}, servers: make(map[place.Life]place.Server),
-		ttls: make(map[place.Life]time.Duration), requests: make(map[string]request), replies: make(map[string]reply), drains: make(map[string]bool)}
+	if resp.Header.Revision < before {
+		return nil, fmt.Errorf("cluster: etcd is at revision %d, after %d: a backup has been restored", resp.Header.Revision, before)
+	}
+	s.revision.Store(resp.Header.Revision)
+	v := emptyView()
 	for _, kv := range resp.Responses[len(ops)].GetResponseRange().Kvs {
 		if err := v.add(strings.TrimPrefix(string(kv.Key), s.prefix), kv.Value, kv.ModRevision); err != nil {
 			return nil, fmt.Errorf("cluster: etcd: key %s: %w", kv.Key, err)

@@ -29,6 +29,7 @@ type rig struct {
 	ctx       context.Context
 	etcd      *etcd.Server  // the first member
 	urls      []string      // of all members
+	key       []byte        // of servers; nil: none
 	initiator *dc.Initiator // of clients, and of members that copy records
 	names     []string      // of the servers that are started, besides their addresses
 }
@@ -73,7 +74,7 @@ func (r *rig) first() *node {
 func (r *rig) start(id, address string, weight int, edit ...func(*cluster.Config)) *node {
 	r.t.Helper()
 	log := slog.New(slog.NewTextHandler(r.t.Output(), nil)).With("id", id)
-	s, err := server.Listen(r.ctx, address, server.Config{Device: "mlx5_1", Memory: 8 << 20, Names: r.names, DC: server.DCConfig{Responders: 1, Backend: dc.Hardware}})
+	s, err := server.Listen(r.ctx, address, server.Config{Device: "mlx5_1", Memory: 8 << 20, Names: r.names, Key: r.key, DC: server.DCConfig{Responders: 1, Backend: dc.Hardware}})
 	require.NoError(r.t, err)
 	n := &node{t: r.t, server: s, address: s.Addr().String(), served: make(chan error, 1)}
 	cfg := cluster.Config{Name: "test", ID: id, Etcd: r.urls, Advertise: n.address, TTL: time.Second, Weight: &weight,

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -21,6 +22,7 @@ import (
 // Server is a member of an etcd, in a process of its own.
 type Server struct {
 	URL   string
+	data  string // a folder
 	cmd   *exec.Cmd
 	ended <-chan error
 }
@@ -84,8 +86,8 @@ func run(ctx context.Context, folder string, out io.Writer, scheme string, membe
 	}
 	for i := range members {
 		name, url, peer := string(rune('a'+i)), scheme+"://"+addresses[i], "http://"+addresses[members+i]
-		s := &Server{URL: url}
-		s.cmd = exec.Command(path, append([]string{"--name", name, "--data-dir", filepath.Join(folder, name),
+		s := &Server{URL: url, data: filepath.Join(folder, name)}
+		s.cmd = exec.Command(path, append([]string{"--name", name, "--data-dir", s.data,
 			"--listen-client-urls", url, "--advertise-client-urls", url, "--listen-peer-urls", peer,
 			"--initial-advertise-peer-urls", peer, "--initial-cluster", strings.Join(cluster, ",")}, args...)...)
 		s.cmd.Stdout, s.cmd.Stderr = out, out
@@ -95,23 +97,58 @@ func run(ctx context.Context, folder string, out io.Writer, scheme string, membe
 		all = append(all, s)
 	}
 	for _, s := range all {
-		for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-			err := s.healthy()
-			if err == nil {
-				break
-			}
-			if time.Now().After(end) {
-				return all, fmt.Errorf("etcd: %w", err)
-			}
+		if err := s.wait(); err != nil {
+			return all, err
 		}
 	}
 	return all, nil
+}
+
+// wait waits until the server replies.
+func (s *Server) wait() error {
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		err := s.healthy()
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("etcd: %w", err)
+		}
+	}
 }
 
 // Close kills the process, and waits for its end.
 func (s *Server) Close() {
 	_ = s.cmd.Process.Kill()
 	<-s.ended
+}
+
+// Backup copies the data of the server, and returns a function that ends the server and starts it with the copy.
+func (s *Server) Backup(t testing.TB) (restore func()) {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), "backup")
+	s.Stop(t)
+	if err := os.CopyFS(folder, os.DirFS(s.data)); err != nil {
+		t.Fatal(err)
+	}
+	s.Continue(t)
+	return func() {
+		t.Helper()
+		s.Close()
+		old := s.cmd
+		s.cmd = exec.Command(old.Path, old.Args[1:]...)
+		s.cmd.Stdout, s.cmd.Stderr = old.Stdout, old.Stderr
+		err := errors.Join(os.RemoveAll(s.data), os.CopyFS(s.data, os.DirFS(folder)))
+		if err == nil {
+			s.ended, err = testproc.Start(s.cmd)
+		}
+		if err == nil {
+			err = s.wait()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // Kill ends the process at once.
