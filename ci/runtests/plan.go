@@ -85,6 +85,7 @@ func (r *runner) plan() ([]*job, error) {
 		&job{name: "unit-machines", tests: &tests{packages: machines}},
 		&job{name: "unit-without-cgo", tests: &tests{env: words("CGO_ENABLED=0"), packages: words("./cgo/... ./verbs ./verbs/rdmacm")}},
 		&job{name: "lint", command: words("sh ci/lint.sh"), env: []string{"GO=" + r.goCmd}},
+		&job{name: "kubernetes", command: []string{r.goCmd, "-C", kubernetes, "test", "-count=1", "./..."}, env: words("GOWORK=off")},
 		&job{name: "headers", command: []string{r.goCmd, "run", "./ci/headers"}},
 		&job{name: "pyverbs", command: []string{r.goCmd, "run", "./ci/pyverbs"}},
 	), nil

@@ -15,6 +15,15 @@ var concurrent = regexp.MustCompile(`(?m)^\s*go |\.Go\(|"sync["/]|"net/http|\.Pa
 // modules are no part of this one's workspace: a job tests each as its users do.
 var modules = words("examples/yourmodule examples/integrations")
 
+// kubernetes is a module likewise, without devices.
+const kubernetes = "ci/kubernetes"
+
+// outside reports whether a folder has a module that is no part of the workspace.
+func outside(root, path string) bool {
+	name, err := filepath.Rel(root, path)
+	return err == nil && (name == kubernetes || slices.Contains(modules, name))
+}
+
 // alone are packages that the race detector slows down for nothing all the same. They read the
 // source, or unpack files, and programs that users run have nothing of them; or they are machines of
 // which tests run several at a time.
@@ -29,7 +38,7 @@ func (r *runner) units() (raced, others []string, err error) {
 		switch name := d.Name(); {
 		case err != nil:
 			return err
-		case d.IsDir() && path != r.root && (strings.HasPrefix(name, ".") || name == "build" || name == "testdata" || slices.ContainsFunc(modules, func(m string) bool { return path == filepath.Join(r.root, m) })):
+		case d.IsDir() && path != r.root && (strings.HasPrefix(name, ".") || name == "build" || name == "testdata" || outside(r.root, path)):
 			return filepath.SkipDir
 		case strings.HasSuffix(name, ".go"):
 			b, err := os.ReadFile(path)

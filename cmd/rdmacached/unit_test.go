@@ -18,6 +18,19 @@ func TestConfigOfPackages(t *testing.T) {
 	require.Equal(t, "/var/lib/rdmacached/snapshot", c.Snapshot)
 }
 
+// The configuration of deploy/kubernetes is right once it has the name of the pod and the address of its host.
+func TestConfigOfKubernetes(t *testing.T) {
+	const file = "../../deploy/kubernetes/rdmacached.json"
+	b, err := os.ReadFile(file)
+	require.NoError(t, err)
+	_, err = parseConfig(b)
+	require.Error(t, err, "POD_NAME is no id")
+	c, err := parseConfig([]byte(strings.NewReplacer("POD_NAME", "rdmacached-0", "HOST_IP", "10.77.0.2").Replace(string(b))))
+	require.NoError(t, err)
+	require.Equal(t, "10.77.0.2:7481", c.Listen)
+	require.Equal(t, c.Listen, c.Cluster.Advertise)
+}
+
 // systemd finds nothing wrong with the unit, and little that it leaves open.
 func TestUnit(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
