@@ -127,9 +127,9 @@ soak: setup
 	@$(RUN) -soak $(SOAK) -only 'guest-13|simulated'
 
 # Two hosts, one of which serves its memory to the other, and then a cache. With SIM=1 they are
-# processes on simulated devices.
+# processes on simulated devices, and a cluster of servers on an etcd follows.
 demo: $(if $(SIM),setup build/simhca.so,$(LAB))
-	@$(GO) build -o build/demo ./ci/demo
+	@$(GO) build -o build/ ./ci/demo $(if $(SIM),./cmd/rdmacached)
 ifeq ($(SIM)$(DEVICE),)
 	$(LAB) -topo hosts=2 -all -- "$(CURDIR)/build/demo"
 else

@@ -1,9 +1,11 @@
-// Command demo shows RDMA between two hosts, in two acts. First one offers a small table of
+// Command demo shows RDMA between two hosts, in acts. First one offers a small table of
 // counters in its memory, and the other READs, WRITEs and changes it atomically
 // without the first one's program running, and does the same over TCP for
 // comparison. Then one has two servers of a cache, and the other a service that reads
 // through them by RDMA under load, in turns with memcached over TCP, while one server is
-// killed and comes back: a live table shows both.
+// killed and comes back: a live table shows both. With simulated devices a third act follows: a
+// cluster of three servers on an etcd, of which one joins, one is drained, one is killed and comes
+// back under load.
 //
 //	make demo
 //
@@ -51,6 +53,8 @@ func run(ctx context.Context) error {
 	switch {
 	case len(os.Args) == 3 && os.Args[1] == "cache":
 		return serveCache(ctx, os.Args[2])
+	case len(os.Args) == 5 && os.Args[1] == "cluster":
+		return showCluster(ctx, os.Args[2:])
 	case len(os.Args) == 2 && os.Args[1] == "server", len(os.Args) == 1 && os.Getenv("LAB_HOST") == "1":
 		role = "server"
 	case len(os.Args) == 3 && (os.Args[1] == "server" || os.Args[1] == "client"):
