@@ -70,6 +70,14 @@ struct ef_ah {
 	struct sim_obj o;
 	uint16_t number;
 	uint8_t gid[16];
+	struct ef_ah *next_at, *next_of; /* with the same hash of the address, of the number */
+};
+
+enum { EF_CHAINS = 256 };
+
+struct ef_pd {
+	struct sim_obj o;
+	struct ef_ah *at[EF_CHAINS], *of[EF_CHAINS];
 };
 
 /* A request under way. */
@@ -98,9 +106,16 @@ struct ef_qp {
 uint32_t ef_caps(const struct sim_device *);
 struct ef_region *ef_region(struct sim_ctx *, size_t len);
 void ef_region_drop(struct ef_region *);
-struct ef_ah *ef_ah_to(struct sim_obj *pd, const uint8_t gid[16]);
-struct ef_ah *ef_ah_of(struct sim_obj *pd, uint16_t number);
 struct sim_device *ef_device_at(struct sim_device *from, const uint8_t gid[16]);
+
+/* efa_address.c */
+int ef_alloc_pd(struct sim_ctx *, struct sim_io *);
+int ef_create_ah(struct sim_ctx *, struct sim_io *);
+void ef_ah_forget(struct ef_ah *);
+/* The handle that a protection domain has for an address, or NULL. */
+struct ef_ah *ef_ah_to(struct sim_obj *pd, const uint8_t gid[16]);
+/* The same for a number. */
+struct ef_ah *ef_ah_of(struct sim_obj *pd, uint16_t number);
 
 /* efa_create.c */
 int ef_create_cq(struct sim_ctx *, bool ex, struct sim_io *);

@@ -1,6 +1,6 @@
 //go:build simhca && linux && cgo
 
-/* What an EFA device says of itself; address handles; memory that it gives out. */
+/* What an EFA device says of itself; memory that it gives out. */
 #include "efa.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,67 +142,6 @@ static int query_port(struct sim_io *io)
 	return 0;
 }
 
-static int alloc_pd(struct sim_ctx *c, struct sim_io *io)
-{
-	struct sim_obj *o = sim_add(c, SIM_PD, sizeof(*o));
-	struct ib_uverbs_alloc_pd_resp r;
-	struct efa_ibv_alloc_pd_resp u = {};
-
-	if (!o)
-		return ENOMEM;
-	r.pd_handle = u.pdn = o->handle;
-	SIM_OUT(r);
-	SIM_DRIVER_OUT(u);
-	return 0;
-}
-
-/* The handle that a protection domain has for an address, or NULL. */
-struct ef_ah *ef_ah_to(struct sim_obj *pd, const uint8_t gid[16])
-{
-	for (uint32_t i = 1; i < SIM_OBJECTS; i++) {
-		struct ef_ah *a = sim_any(sim_self, i, SIM_AH);
-
-		if (a && a->o.pd == pd && !memcmp(a->gid, gid, 16))
-			return a;
-	}
-	return NULL;
-}
-
-struct ef_ah *ef_ah_of(struct sim_obj *pd, uint16_t number)
-{
-	struct ef_ah *a;
-
-	for (uint32_t i = 1; i < SIM_OBJECTS; i++)
-		if ((a = sim_any(sim_self, i, SIM_AH)) && a->o.pd == pd && a->o.ctx->dev->model == &sim_efa && a->number == number)
-			return a;
-	return NULL;
-}
-
-static int create_ah(struct sim_ctx *c, struct sim_io *io)
-{
-	static uint16_t next;
-	SIM_IN(ib_uverbs_create_ah, a);
-	struct sim_obj *pd = sim_get(c, a.pd_handle, SIM_PD);
-	struct ib_uverbs_create_ah_resp r = {};
-	struct efa_ibv_create_ah_resp u = {};
-	struct ef_ah *same, *h;
-
-	if (!pd || a.attr.port_num != 1 || !a.attr.is_global || a.attr.grh.sgid_index)
-		return sim_refuse(EINVAL, "an address handle for port %u, GID index %u", a.attr.port_num, a.attr.grh.sgid_index);
-	same = ef_ah_to(pd, a.attr.grh.dgid); /* an address has one number, however many handles */
-	h = sim_add(c, SIM_AH, sizeof(*h));
-	if (!h)
-		return ENOMEM;
-	sim_hold(pd, &h->o);
-	memcpy(h->gid, a.attr.grh.dgid, 16);
-	h->number = same ? same->number : next++ % 0xfff0;
-	r.ah_handle = h->o.handle;
-	u.efa_address_handle = h->number;
-	SIM_OUT(r);
-	SIM_DRIVER_OUT(u);
-	return 0;
-}
-
 struct sim_device *ef_device_at(struct sim_device *from, const uint8_t gid[16])
 {
 	for (int i = 0; i < sim_self->ndevices; i++)
@@ -224,9 +163,9 @@ static int command(struct sim_ctx *c, uint32_t cmd, bool ex, struct sim_io *io)
 	switch (cmd) {
 	case IB_USER_VERBS_CMD_GET_CONTEXT: return get_context(c, io);
 	case IB_USER_VERBS_CMD_QUERY_PORT: return query_port(io);
-	case IB_USER_VERBS_CMD_ALLOC_PD: return alloc_pd(c, io);
+	case IB_USER_VERBS_CMD_ALLOC_PD: return ef_alloc_pd(c, io);
 	case IB_USER_VERBS_CMD_REG_MR: return sim_reg_mr(c, io, rights(c->dev));
-	case IB_USER_VERBS_CMD_CREATE_AH: return create_ah(c, io);
+	case IB_USER_VERBS_CMD_CREATE_AH: return ef_create_ah(c, io);
 	case IB_USER_VERBS_CMD_QUERY_QP: return ef_query_qp(c, io);
 	}
 	return SIM_COMMON;
@@ -268,6 +207,8 @@ static void release(struct sim_obj *o)
 	}
 	if (o->kind == SIM_QP)
 		ef_qp_forget((struct ef_qp *)o);
+	if (o->kind == SIM_AH)
+		ef_ah_forget((struct ef_ah *)o);
 }
 
 const struct sim_model sim_efa = {
