@@ -37,7 +37,7 @@ type walker struct {
 //   - < becomes <=, > becomes >=, and the reverse; == and != outside of conditions are negated;
 //   - a call, an assignment, a step, a break, a continue or an empty return is left out;
 //   - two neighbouring statements of these kinds change places if one assigns what the other has,
-//     or both call functions.
+//     or both call functions, unless both only write numbers into bytes, or read them from there.
 func (w *walker) mutants(body *ast.BlockStmt) {
 	conditions := make(map[ast.Expr]bool)
 	ast.Inspect(body, func(n ast.Node) bool {
@@ -167,7 +167,7 @@ func swappable(s ast.Stmt) bool {
 func (w *walker) related(a, b ast.Stmt) bool {
 	assignedA, usedA, callsA := w.uses(a)
 	assignedB, usedB, callsB := w.uses(b)
-	if callsA && callsB {
+	if callsA != callsNone && callsB != callsNone && (callsA != callsB || callsA == callsOther) {
 		return true
 	}
 	for name := range assignedA {
@@ -183,9 +183,35 @@ func (w *walker) related(a, b ast.Stmt) bool {
 	return false
 }
 
-// uses returns the variables and fields that a statement assigns and uses, and whether it calls
-// anything but a builtin or a conversion of a basic type.
-func (w *walker) uses(s ast.Stmt) (assigned, used map[string]bool, calls bool) {
+// What a statement calls, builtins and conversions of basic types left out.
+const (
+	callsNone  = iota
+	callsPut   // only PutUint16, PutUint32 and PutUint64 of a byte order: encoders write each place once
+	callsRead  // only Uint16, Uint32 and Uint64
+	callsOther // anything else, or both
+)
+
+func callee(c *ast.CallExpr) int {
+	switch f := c.Fun.(type) {
+	case *ast.Ident:
+		if predeclared[f.Name] {
+			return callsNone
+		}
+	case *ast.SelectorExpr:
+		switch f.Sel.Name {
+		case "PutUint16", "PutUint32", "PutUint64":
+			return callsPut
+		case "Uint16", "Uint32", "Uint64":
+			if len(c.Args) == 1 { // those of a random source have none
+				return callsRead
+			}
+		}
+	}
+	return callsOther
+}
+
+// uses returns the variables and fields that a statement assigns and uses, and what it calls.
+func (w *walker) uses(s ast.Stmt) (assigned, used map[string]bool, calls int) {
 	assigned, used = make(map[string]bool), make(map[string]bool)
 	assign := func(e ast.Expr) {
 		for {
@@ -212,8 +238,12 @@ func (w *walker) uses(s ast.Stmt) (assigned, used map[string]bool, calls bool) {
 		case *ast.Ident:
 			used[n.Name] = true
 		case *ast.CallExpr:
-			name, ok := n.Fun.(*ast.Ident)
-			calls = calls || !ok || !predeclared[name.Name]
+			switch c := callee(n); {
+			case calls == callsNone:
+				calls = c
+			case c != callsNone && c != calls:
+				calls = callsOther
+			}
 		}
 		return true
 	})

@@ -16,11 +16,7 @@ func (m *Mask) Drop(seq uint32) { m[seq/64%SeenWords] &^= 1 << (seq % 64) }
 // Word returns the bits of 64 numbers from seq on, the first one lowest.
 func (m *Mask) Word(seq uint32) uint64 {
 	i, shift := seq/64%SeenWords, seq%64
-	v := m[i] >> shift
-	if shift > 0 {
-		v |= m[(i+1)%SeenWords] << (64 - shift)
-	}
-	return v
+	return m[i]>>shift | m[(i+1)%SeenWords]<<(64-shift)
 }
 
 // Words writes the bits from a number on, as [Response] has them, and returns how many

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -85,8 +86,9 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// encode encodes a packet into memory that has had another one.
 func encode(p *Packet) []byte {
-	b := make([]byte, MaxHeaders)
+	b := bytes.Repeat([]byte{0xaa}, MaxHeaders)
 	return append(b[:p.Encode(b)], p.Bytes...)
 }
 
@@ -116,6 +118,106 @@ func TestCutPackets(t *testing.T) {
 		}
 		require.Error(t, new(Packet).Decode(append(b, 0)))
 	}
+}
+
+// What no encoder writes is refused: bits without a meaning, numbers out of range, sections that the type of a
+// packet does not have.
+func TestMalformed(t *testing.T) {
+	const section = HeaderLen // that follows the header
+	flow := Packet{Type: Flow, HasPart: true, Part: Part{Fragment: 1}}
+	probe, echo, challenge, reset := Packet{Type: Probe}, Packet{Type: Echo}, Packet{Type: Challenge}, Packet{Type: Reset}
+	credit := Packet{Type: Flow, HasCredit: true}
+	full := Packet{Type: Flow, HasResponse: true, Response: Response{NSeen: SeenWords, NRefused: RefusedWords}, HasPart: true, Part: Part{Fragment: 100, Total: 100}, Bytes: make([]byte, 100)}
+	for _, c := range []struct {
+		name  string
+		p     Packet
+		at    int
+		value byte
+	}{
+		{"an older version", flow, 0, (Version-1)<<4 | byte(Flow)},
+		{"no type", probe, 0, Version << 4},
+		{"an unknown type", probe, 0, Version<<4 | byte(typeEnd)},
+		{"an unknown flag", flow, 1, hasPart | flagEnd},
+		{"an unknown flag alone", probe, 1, flagEnd},
+		{"a flag of a Probe", probe, 1, respondNow},
+		{"a flag of an Echo", echo, 1, more},
+		{"a flag of a Challenge", challenge, 1, waits},
+		{"a flag of a Reset", reset, 1, respondNow},
+		{"a byte of the header", flow, 3, 1},
+		{"a byte of an Echo", echo, section + 1, 1},
+		{"a byte of an Echo", echo, section + 2, 1},
+		{"a byte of an Echo", echo, section + 3, 1},
+		{"a byte of credit", credit, section + 6, 1},
+		{"a byte of credit", credit, section + 7, 1},
+		{"the service of a response", full, section, Services},
+		{"a flag of a response", full, section + 1, 2},
+		{"a longer mask", full, section + 2, SeenWords + 1},
+		{"a longer mask of refusals", full, section + 3, RefusedWords + 1},
+		{"the service of a part", flow, section, Services},
+		{"a flag of a part", flow, section + 1, 2},
+		{"a fragment of no bytes", flow, section + 3, 0},
+		{"a piece behind the last", flow, section + 15, 1},
+	} {
+		b := encode(&c.p)
+		require.NoError(t, new(Packet).Decode(b), c.name)
+		b[c.at] = c.value
+		require.ErrorIs(t, new(Packet).Decode(b), ErrMalformed, c.name)
+	}
+	// A message of one whole fragment has no second piece, though that had a length of 0.
+	second := Packet{Type: Flow, HasPart: true, Part: Part{Index: 1, Total: 10, Fragment: 10}}
+	require.ErrorIs(t, new(Packet).Decode(encode(&second)), ErrMalformed)
+}
+
+// The bytes of a part are those of the packet that was decoded last.
+func TestBytesOfAnEarlierPacket(t *testing.T) {
+	var p Packet
+	require.NoError(t, p.Decode(encode(&Packet{Type: Flow, HasPart: true, Part: Part{Total: 3, Fragment: 10}, Bytes: []byte("abc")})))
+	require.Equal(t, "abc", string(p.Bytes))
+	require.NoError(t, p.Decode(encode(&Packet{Type: Probe})))
+	require.Empty(t, p.Bytes)
+}
+
+// A mask has what was put in and not taken out, and its words are the bits from any number on, also where
+// numbers begin anew.
+func TestMask(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	for _, first := range []uint32{0, 64, 1000, -uint32(100)} {
+		var m Mask
+		in := make(map[uint32]bool)
+		for range 3 * Window {
+			seq := first + r.Uint32N(Window)
+			if in[seq] = r.IntN(2) == 0; in[seq] {
+				m.Set(seq)
+			} else {
+				m.Drop(seq)
+			}
+		}
+		var words [SeenWords]uint64
+		m.Words(first, &words)
+		for i := range uint32(Window) {
+			require.Equal(t, in[first+i], m.Has(first+i))
+			require.Equal(t, in[first+i], words[i/64]>>(i%64)&1 != 0, "%d", i)
+		}
+	}
+}
+
+// Words behind the last bit that is set are not sent.
+func TestWordsOfAMask(t *testing.T) {
+	const first = 1000
+	for i := range uint32(Window) {
+		var m Mask
+		var words [SeenWords]uint64
+		require.Zero(t, m.Words(first, &words))
+		m.Set(first)
+		m.Set(first + i)
+		require.EqualValues(t, i/64+1, m.Words(first, &words))
+	}
+}
+
+// Limits beyond the range of their fields are sent as the largest value.
+func TestLimitsOf(t *testing.T) {
+	require.Equal(t, Limits{MTU: 1500, Complete: 2, Message: 5000, Remember: 3_000_000}, LimitsOf(1500, 5000, 3*time.Second, 2*time.Millisecond))
+	require.Equal(t, Limits{1<<16 - 1, 1<<16 - 1, 1<<32 - 1, 1<<32 - 1}, LimitsOf(1<<16, 1<<32, 2*time.Hour, time.Hour))
 }
 
 // A message's pieces cover its bytes once.
