@@ -74,3 +74,28 @@ x_size{tenant="red"} 1
 		f("blue", &stats{size: 2, calls: 1})
 	})))
 }
+
+// One thing has no label of its own, and its statistics are those of the moment.
+func TestCollectorOfOne(t *testing.T) {
+	s := stats{size: 1, calls: 3}
+	c := One("x_", []Metric[stats]{
+		list[0], Count("calls", "Calls.", func(s *stats) uint64 { return uint64(s.calls) }),
+		Histograms("age_seconds", "Ages.", Unit{Per: 1, From: 0, To: 1}, []string{"of"}, func(s *stats, put PutHistogram) { put(&s.ages, "all") }),
+	}, func() stats { return s })
+	s.size = 7
+	s.ages.Add(2)
+	require.Equal(t, `# HELP x_age_seconds Ages.
+# TYPE x_age_seconds histogram
+x_age_seconds_bucket{of="all",le="1"} 0
+x_age_seconds_bucket{of="all",le="2"} 1
+x_age_seconds_bucket{of="all",le="+Inf"} 1
+x_age_seconds_sum{of="all"} 2
+x_age_seconds_count{of="all"} 1
+# HELP x_calls_total Calls.
+# TYPE x_calls_total counter
+x_calls_total 3
+# HELP x_size A size.
+# TYPE x_size gauge
+x_size 7
+`, scrape(t, c))
+}

@@ -37,6 +37,9 @@ func TestOrder(t *testing.T) {
 	require.EqualValues(t, 2, w.Now)
 	n := len(got)
 	require.Less(t, n, int(w.Added))
+	for _, e := range w.heap {
+		require.Greater(t, e.at, w.Now)
+	}
 	w.Run(time.Second)
 	require.Len(t, got, int(w.Added))
 	require.Equal(t, time.Second, w.Now)
@@ -57,4 +60,24 @@ func TestWrong(t *testing.T) {
 	w.Run(time.Second)
 	require.EqualError(t, w.Err, "first 1")
 	require.EqualValues(t, 1, w.Now)
+}
+
+// TestTrace: runs differ in it if other events happened, in another order, or at other times.
+func TestTrace(t *testing.T) {
+	trace := func(times ...time.Duration) uint64 {
+		var q Queue[int]
+		for i, at := range times {
+			q.Add(at, i)
+		}
+		for range times {
+			q.Next(time.Second)
+		}
+		return q.Trace
+	}
+	require.Equal(t, trace(1, 2, 3), trace(1, 2, 3))
+	seen := make(map[uint64]bool)
+	for _, times := range [][]time.Duration{{}, {1}, {2}, {1, 1}, {1, 2}, {2, 1}, {1, 2, 3}, {3, 1, 2}, {1, 1, 1}} {
+		seen[trace(times...)] = true
+	}
+	require.Len(t, seen, 9)
 }

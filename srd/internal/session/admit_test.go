@@ -109,6 +109,42 @@ func TestShareOfAHost(t *testing.T) {
 	}
 }
 
+// Slots that are free are taken before an idle peer makes room, and are no idle peers themselves.
+func TestFreeSlots(t *testing.T) {
+	const most, share = 100, 16
+	c := newCrowd(most, nil)
+	for i := range most {
+		require.NotNil(t, c.Find(member(i/share, i)))
+	}
+	c.Now = second
+	mine, other := c.Lookup(member(0, 0)), c.Lookup(member(1, share))
+	c.Forget(mine)
+	c.Forget(other)
+	c.idles[1] = true
+	require.Same(t, other, c.Find(member(0, 1000)))
+	require.EqualValues(t, 2, c.Stats.Forgotten, "that was free")
+	c.idles = map[uint32]bool{mine.Slot: true}
+	require.False(t, c.admit(0, 1001))
+	require.EqualValues(t, 2, c.Stats.Forgotten)
+}
+
+// A peer that begins anew takes no room from others of its host.
+func TestPeerThatBeginsAnew(t *testing.T) {
+	c := newCrowd(100, nil)
+	for i := range c.HostShare() {
+		c.Find(member(1, i))
+	}
+	c.Now = second
+	c.idles[3] = true
+	p := c.Lookup(member(1, 5))
+	c.hooks.End = func(*Peer, uint64, *wire.Limits) {}
+	c.hooks.Begin, c.hooks.Establish = func(*Peer) {}, func(*Peer) {}
+	got, begun := c.adopt(p, &wire.Greeting{From: p.Addr, Epoch: 7, Token: 8})
+	require.True(t, begun)
+	require.Same(t, p, got)
+	require.Zero(t, c.Stats.Forgotten)
+}
+
 // A cookie is for an address, an epoch and a token, of one table, in its period and the next.
 func TestCookies(t *testing.T) {
 	c := newCrowd(100, nil)

@@ -202,9 +202,7 @@ func (s *Sessions) tick(p *Peer) {
 			next = p.HelloAt
 		}
 	}
-	if next = min(next, s.hooks.Tick(p)); next != Never {
-		s.Wake(p, max(next, s.Now+time.Microsecond))
-	}
+	s.Wake(p, max(min(next, s.hooks.Tick(p)), s.Now+time.Microsecond))
 }
 
 // timers are the peers with timers, the earliest first.

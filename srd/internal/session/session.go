@@ -120,12 +120,10 @@ func (s *Sessions) Count() *Stats { return &s.Stats }
 // advances by at most the time that Wait let the driver sleep, and a little more. It is called
 // before the events of that time are handed in.
 func (s *Sessions) Advance(raw time.Duration) {
-	passed := raw - s.raw
+	passed := max(raw-s.raw, 0)
 	s.raw = raw
-	if passed > 0 {
-		// A machine that stood still has heard no peer: that does not show that peers are silent.
-		s.Now += min(passed, max(s.wait-s.Now, 0)+s.cfg.PeerTimeout/16)
-	}
+	// A machine that stood still has heard no peer: that does not show that peers are silent.
+	s.Now += min(passed, max(s.wait-s.Now, 0)+s.cfg.PeerTimeout/16)
 	for len(s.timers) > 0 && s.timers[0].WakeAt <= s.Now {
 		s.tick(s.timers[0])
 	}

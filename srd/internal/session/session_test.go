@@ -38,7 +38,6 @@ func newMachine(t *testing.T, i int, change func(*Config)) *machine {
 		change(&cfg)
 	}
 	cfg.SetDefaults()
-	say := func(what string) func(*Peer) { return func(*Peer) { m.said = append(m.said, what) } }
 	m.Init(cfg, Hooks{
 		Make: func(p Peer) *Peer {
 			if int(p.Slot) == len(m.places) {
@@ -56,10 +55,17 @@ func newMachine(t *testing.T, i int, change func(*Config)) *machine {
 			}
 			return Never
 		},
-		End:       func(*Peer, uint64, *wire.Limits) { m.said = append(m.said, "end") },
-		Begin:     say("begin"),
-		Establish: say("establish"),
-		Forget:    say("forget"),
+		End: func(*Peer, uint64, *wire.Limits) { m.said = append(m.said, "end") },
+		Begin: func(p *Peer) {
+			require.Equal(t, wire.VTag(p.Epoch, p.Remote), p.Theirs)
+			m.said = append(m.said, "begin")
+		},
+		Establish: func(p *Peer) {
+			require.Equal(t, Established, p.State)
+			require.Equal(t, wire.VTag(p.Mine, p.Local), p.Ours)
+			m.said = append(m.said, "establish")
+		},
+		Forget: func(*Peer) { m.said = append(m.said, "forget") },
 	})
 	return m
 }
@@ -169,12 +175,16 @@ func TestGreeting(t *testing.T) {
 		require.EqualValues(t, 1, a.Stats.Sessions)
 
 		// It is still there: only its Welcome comes again.
+		a.Advance(2 * ms)
+		b.Advance(2 * ms)
 		a.Greet(p)
 		require.Equal(t, Greeting, p.State)
 		require.Equal(t, []wire.Type{wire.Hello, wire.Welcome}, carry(a, b))
 		require.Equal(t, []string{"establish"}, a.told())
 		require.Empty(t, b.told())
 		require.Equal(t, Established, p.State)
+		require.Equal(t, Heard{2 * ms, 2 * ms}, p.Heard)
+		require.Equal(t, Heard{2 * ms, 2 * ms}, q.Heard)
 
 		// It was forgotten, and begins anew.
 		b.Forget(q)
@@ -195,6 +205,7 @@ func TestGreetingGoesAgain(t *testing.T) {
 	p := a.Find(addr(1))
 	a.Greet(p)
 	own := p.Own
+	require.Equal(t, a.Wall(), own)
 	for i := range 3 {
 		_, b := a.next()
 		require.NotNil(t, b)
@@ -246,8 +257,10 @@ func TestIncarnations(t *testing.T) {
 	require.True(t, back.Welcomed(p, &wire.Granted{Epoch: 2000, Token: p.Remote, Hello: p.Mine}))
 
 	// A later incarnation of this endpoint is known there.
-	back.Challenged(p, wire.Challenged{Cookie: 5, Known: p.Mine - 1})
-	require.Equal(t, Established, p.State)
+	for _, known := range []uint64{p.Mine - 1, p.Mine} {
+		back.Challenged(p, wire.Challenged{Cookie: 5, Known: known})
+		require.Equal(t, Established, p.State)
+	}
 	back.Challenged(p, wire.Challenged{Cookie: 5, Known: p.Mine + 7})
 	require.Equal(t, Greeting, p.State)
 	require.EqualValues(t, 1009, p.Mine)
@@ -286,8 +299,136 @@ func TestGreetingsOfUnauthenticatedPeers(t *testing.T) {
 		if trusted {
 			require.EqualValues(t, 1, m.Stats.WrongKey)
 		}
+		require.EqualValues(t, 1, m.Stats.WrongCookie, "one without a cookie has no wrong one")
 		require.Zero(t, m.Known())
 		require.Empty(t, m.told())
+	}
+}
+
+// hello hands a greeting in, with its cookie, or its code if there is a key.
+func (m *machine) hello(g wire.Greeting) (p *Peer, begun bool) {
+	k := wire.Packet{Type: wire.Hello, Greeting: g, HasPart: true, Part: wire.Part{Fragment: 1}}
+	k.Greeting.Limits = wire.Limits{MTU: 1024}
+	k.Greeting.Cookie = m.Cookie(&g)
+	b := make([]byte, wire.MaxHeaders)
+	b = b[:k.Encode(b)]
+	m.Seal(&m.cfg.Addr, b, nil)
+	require.NoError(m.t, k.Decode(b))
+	p, begun = m.Greeted(&k, b)
+	require.Equal(m.t, begun && m.cfg.Key == nil, !k.HasPart, "the message of a greeting with a cookie comes again")
+	return p, begun
+}
+
+// A greeting of the session that there is confirms it. Another token, or a later epoch, begins anew. An earlier
+// epoch, or an earlier greeting of the same one, does not.
+func TestGreetingsOfOnePeer(t *testing.T) {
+	for _, trusted := range []bool{false, true} {
+		m := newMachine(t, 1, func(c *Config) {
+			if trusted {
+				c.Key = key
+			}
+		})
+		g := wire.Greeting{From: addr(0), Epoch: 5000, Token: 6, Stamp: 5000}
+		p, begun := m.hello(g)
+		require.True(t, begun)
+		for i, c := range []struct {
+			epoch, token, stamp uint64 // beyond those of the first one
+			known, begun, old   bool
+		}{
+			{stamp: 2, known: true},
+			{stamp: 1, known: true}, // it overtook the other one
+			{token: 1, stamp: 2, old: true},
+			{token: 1, stamp: 1, old: true},
+			{token: 1, stamp: 3, known: true, begun: true},
+			{epoch: 1, token: 1, stamp: 1, known: true, begun: true},
+			{token: 1, stamp: 9, old: true},
+			{epoch: 1, token: 1, stamp: 1, known: true},
+		} {
+			before := m.Stats.OldEpoch
+			next := g
+			next.Epoch, next.Token, next.Stamp = g.Epoch+c.epoch, g.Token+c.token, g.Stamp+c.stamp
+			got, begun := m.hello(next)
+			require.Equal(t, c.known, got == p, i)
+			require.Equal(t, c.begun, begun, i)
+			require.Equal(t, c.old, m.Stats.OldEpoch > before, i)
+		}
+	}
+}
+
+// A peer for which there is no room has no reply. One that begins anew needs none.
+func TestGreetingsToAFullTable(t *testing.T) {
+	m := newMachine(t, 9, nil)
+	g := wire.Greeting{Epoch: 5, Token: 6, Stamp: 7}
+	for i := range 4 {
+		g.From = addr(i)
+		_, begun := m.hello(g)
+		require.True(t, begun)
+	}
+	g.From = addr(4)
+	p, begun := m.hello(g)
+	require.Nil(t, p)
+	require.False(t, begun)
+	require.EqualValues(t, 1, m.Stats.Unanswered)
+	g.From = addr(3)
+	g.Epoch++
+	_, begun = m.hello(g)
+	require.True(t, begun)
+	require.Zero(t, m.Stats.Forgotten)
+}
+
+// A Challenge has a greeting sent again at once, unless it says nothing new; an incarnation that is known there already
+// makes way for the next one.
+func TestChallenges(t *testing.T) {
+	m := newMachine(t, 0, nil)
+	p := m.Find(addr(1))
+	m.Greet(p)
+	mine := p.Mine
+	for i, c := range []struct {
+		challenge wire.Challenged
+		again     bool
+		mine      uint64
+	}{
+		{wire.Challenged{Cookie: 5}, true, mine},
+		{wire.Challenged{Cookie: 5}, false, mine},
+		{wire.Challenged{Cookie: 6}, true, mine},
+		{wire.Challenged{Cookie: 6, Known: mine - 1}, true, mine},
+		{wire.Challenged{Cookie: 6, Known: mine}, true, mine + 1},
+		{wire.Challenged{Cookie: 6, Known: mine + 5}, true, mine + 6},
+	} {
+		m.next()
+		m.GreetAgain(p, second)
+		_, b := m.next()
+		require.Nil(t, b)
+		m.Challenged(p, c.challenge)
+		_, b = m.next()
+		require.Equal(t, c.again, b != nil, i)
+		require.Equal(t, c.mine, p.Mine, i)
+	}
+	p.State = Known
+	m.Challenged(p, wire.Challenged{Cookie: 9, Known: 2 * mine})
+	require.Equal(t, mine+6, p.Mine, "it did not greet")
+}
+
+// A Welcome goes on with the session that there is, or begins another one, and has what waits sent.
+func TestWelcomes(t *testing.T) {
+	m := newMachine(t, 0, nil)
+	p := m.Find(addr(1))
+	for i, c := range []struct {
+		epoch, token uint64
+		told         []string
+	}{
+		{5, 6, []string{"end", "begin", "establish"}},
+		{5, 6, []string{"establish"}},
+		{5, 7, []string{"end", "begin", "establish"}},
+		{6, 7, []string{"end", "begin", "establish"}},
+	} {
+		m.Advance(time.Duration(i) * ms)
+		m.Greet(p)
+		m.Dequeue()
+		require.True(t, m.Welcomed(p, &wire.Granted{Epoch: c.epoch, Token: c.token, Hello: p.Mine}))
+		require.Equal(t, c.told, m.told(), i)
+		require.Same(t, p, m.Ready())
+		require.Equal(t, m.Now, p.Heard.At)
 	}
 }
 
@@ -317,6 +458,99 @@ func TestReplies(t *testing.T) {
 		m.Reply(Reply{Type: wire.Challenge})
 	}
 	require.Equal(t, 3, took())
+	for _, n := range []int{0, 1} { // what comes too early does not put the next one off
+		m.Advance(m.raw + ReplyInterval*6/10)
+		m.Reply(Reply{Type: wire.Challenge})
+		require.Equal(t, n, took())
+	}
+}
+
+// Replies go to their senders, in their order.
+func TestRepliesInOrder(t *testing.T) {
+	m := newMachine(t, 0, nil)
+	b := make([]byte, wire.MaxHeaders)
+	for i := range ReplyBurst / 3 {
+		for k := range 3 {
+			m.Reply(Reply{To: addr(3*i + k), Type: wire.Reset, Token: uint64(i), Reset: uint64(k)})
+		}
+		for k := range 3 {
+			to, n := m.NextReply(b)
+			var p wire.Packet
+			require.NoError(t, p.Decode(b[:n]))
+			require.Equal(t, []any{addr(3*i + k), wire.Reset, uint64(i), uint64(k)}, []any{to, p.Type, p.Token, p.Reset})
+		}
+	}
+}
+
+// A peer counts as a sender from its first packet until it stops, or leaves. A few looks find one that
+// stopped among others.
+func TestSenders(t *testing.T) {
+	m := newMachine(t, 0, nil)
+	require.Nil(t, m.Stopped())
+	var peers []*Peer
+	for i := range 4 {
+		p := m.Find(addr(i))
+		require.True(t, m.Enter(p))
+		require.False(t, m.Enter(p))
+		peers = append(peers, p)
+	}
+	require.Equal(t, peers, m.Senders)
+	require.True(t, m.Leave(peers[1]))
+	require.False(t, m.Leave(peers[1]))
+	require.ElementsMatch(t, []*Peer{peers[0], peers[2], peers[3]}, m.Senders)
+	m.Wait()
+	m.Advance(SenderAge)
+	for range m.Senders {
+		require.Nil(t, m.Stopped())
+	}
+	m.Hears(peers[0])
+	m.Hears(peers[3])
+	m.Advance(m.raw + 1)
+	found := make(map[*Peer]int)
+	for range 2 * len(m.Senders) {
+		found[m.Stopped()]++
+	}
+	require.Equal(t, map[*Peer]int{nil: 4, peers[2]: 2}, found)
+}
+
+// Zero values stand for defaults, and nothing else does.
+func TestDefaults(t *testing.T) {
+	var c Config
+	c.SetDefaults()
+	require.Equal(t, Config{AckDelay: 500 * time.Microsecond, PeerTimeout: 5 * second, EvictAge: 20 * second,
+		MTU: 4096, MaxPeers: 1 << 16, MaxMessage: 1 << 20, First: 4}, c)
+	all := Config{AckDelay: 1, PeerTimeout: 2, EvictAge: 3, MTU: 5, MaxPeers: 6, MaxMessage: 7, First: 8}
+	c = all
+	c.SetDefaults()
+	require.Equal(t, all, c)
+	m := newMachine(t, 0, func(c *Config) { c.MaxPeers = maxSlots + 1 })
+	require.Equal(t, maxSlots, m.cfg.MaxPeers)
+}
+
+// Packets are of the peer that their token was given to, and of no other.
+func TestTokens(t *testing.T) {
+	m := newMachine(t, 0, nil)
+	m.Expect(4)
+	for i := range 4 {
+		p := m.Find(addr(i))
+		require.Same(t, p, m.ByToken(p.Local))
+		for bit := range 64 {
+			require.Nil(t, m.ByToken(p.Local^1<<bit), "slot %d, bit %d", p.Slot, bit)
+		}
+	}
+	require.Equal(t, 4, cap(m.peers))
+}
+
+// Limits say for how long no peer was forgotten, by a clock that runs on while the host is suspended.
+func TestComplete(t *testing.T) {
+	boot := 7 * ms
+	m := newMachine(t, 0, func(c *Config) { c.Boot = func() time.Duration { return boot } })
+	require.Zero(t, m.limits().Complete)
+	p := m.Find(addr(1))
+	boot += 5 * ms
+	require.EqualValues(t, 5, m.limits().Complete)
+	m.Forget(p)
+	require.Zero(t, m.limits().Complete)
 }
 
 // Each peer is looked at when it wants to be, or a microsecond later if it wants to be at once, and
@@ -367,6 +601,7 @@ func TestTimers(t *testing.T) {
 	m.Advance(m.raw + ms)
 	require.NotContains(t, m.ticked, p)
 	require.Len(t, m.ticked, 49)
+	require.Nil(t, m.Ready(), "none of them greets")
 }
 
 // The clock goes on by what Wait said, and a sixteenth of PeerTimeout more at most: what jumps is not
@@ -386,6 +621,20 @@ func TestClock(t *testing.T) {
 	require.Equal(t, second+11*ms+second/16, m.Now)
 	require.EqualValues(t, 1000+9*second+ms, m.Wall())
 	require.EqualValues(t, m.Now/time.Microsecond, m.Stamp())
+
+	for range 2 { // there is nothing to do for ever, or something at once
+		now := m.Now
+		require.Equal(t, Never-now, m.Wait())
+		m.Advance(m.raw + 10*second)
+		require.Equal(t, now+10*second, m.Now)
+		m.Wait()
+		now = m.Now
+		m.Enqueue(m.Find(addr(1)))
+		require.Zero(t, m.Wait())
+		m.Advance(m.raw + 10*second)
+		require.Equal(t, now+second/16, m.Now)
+		m.Dequeue()
+	}
 }
 
 // Peers that have something to send take turns, and one that is done leaves.
