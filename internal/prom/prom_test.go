@@ -83,13 +83,13 @@ func TestCollectorOfOne(t *testing.T) {
 		Histograms("age_seconds", "Ages.", Unit{Per: 1, From: 0, To: 1}, []string{"of"}, func(s *stats, put PutHistogram) { put(&s.ages, "all") }),
 	}, func() stats { return s })
 	s.size = 7
-	s.ages.Add(2)
+	s.ages.Add(1)
 	require.Equal(t, `# HELP x_age_seconds Ages.
 # TYPE x_age_seconds histogram
 x_age_seconds_bucket{of="all",le="1"} 0
 x_age_seconds_bucket{of="all",le="2"} 1
 x_age_seconds_bucket{of="all",le="+Inf"} 1
-x_age_seconds_sum{of="all"} 2
+x_age_seconds_sum{of="all"} 1
 x_age_seconds_count{of="all"} 1
 # HELP x_calls_total Calls.
 # TYPE x_calls_total counter

@@ -39,7 +39,7 @@ func (m *Machine) Completed(slot int, o Outcome) {
 		p.posted--
 	}
 	if o == Silent || o == Gone && p.tries >= goneTries {
-		m.fail(p, true)
+		m.fail(p)
 		return
 	}
 	if p.tries < wordTries {
@@ -55,13 +55,9 @@ func (m *Machine) Completed(slot int, o Outcome) {
 
 // owe has the Welcome, credit or response of a packet that did not arrive sent again.
 func (m *Machine) owe(p *peer, c *packet) {
-	p.Welcome = p.Welcome || c.welcome
-	if c.credit {
-		p.told--
-		p.answer = true
-	}
+	p.Welcome, p.answer = p.Welcome || c.welcome, p.answer || c.credit
 	if c.answers > 0 && p.rx[c.answers-1] != nil {
-		p.rx[c.answers-1].due, p.answer = true, true
+		p.rx[c.answers-1].due = true
 	}
 }
 
@@ -118,20 +114,20 @@ func (m *Machine) missed(f *txFlow, c *packet, o Outcome) {
 	}
 }
 
-// fail gives up the messages that were sent to a peer; with all set, also the others.
-func (m *Machine) fail(p *peer, all bool) {
+// fail gives up the messages to a peer.
+func (m *Machine) fail(p *peer) {
 	for _, f := range p.tx {
 		if f == nil {
 			continue
 		}
 		m.abandon(f, false)
-		for all && f.Head != none {
+		for f.Head != none {
 			i := f.Head
 			m.links.Remove(&f.Queue, i)
 			m.finish(i, engine.Unresponsive)
 		}
 	}
-	if all && p.State == session.Greeting {
+	if p.State == session.Greeting {
 		p.State = session.Known
 	}
 }

@@ -24,7 +24,6 @@ func (m *Machine) Next(slot int, b []byte, o *engine.Out) bool {
 		k.HasPart, k.HasResponse, k.HasCredit, k.RespondNow = false, false, false, false
 		k.Token, k.VTag, k.Stamp = p.Remote, p.Ours, m.Stamp()
 		if !m.make(p, k, o, c) {
-			*c = packet{}
 			m.Dequeue()
 			continue
 		}
@@ -62,15 +61,14 @@ func (m *Machine) make(p *peer, k *wire.Packet, o *engine.Out, c *packet) bool {
 		m.Grant(&p.Peer, k)
 	case p.held:
 		return false
-	case p.State == session.Established && !(p.alone && p.answer && p.due() != nil) && m.makePart(p, k, o, c):
+	case p.State == session.Established && !p.alone && m.makePart(p, k, o, c):
 		k.Type = wire.Flow
 		m.attach(p, k, c, o.Length)
-	case p.answer && (p.told != p.arrived || p.due() != nil):
+	case p.answer:
 		k.Type = wire.Flow
 		m.attach(p, k, c, 0)
 		m.Stats.Responses++
 	default:
-		p.answer = false
 		return false
 	}
 	return true
@@ -117,7 +115,6 @@ func (m *Machine) makeAgain(f *txFlow, k *wire.Packet, c *packet) bool {
 			}
 			c.cancel, c.seq = true, x.seq
 			k.Part = wire.Part{Cancel: true, Seq: x.seq, Fragment: 1}
-			k.RespondNow = true
 			return true
 		}
 		if g := m.live(x.message, x.gen); g != nil && g.reason == 0 {

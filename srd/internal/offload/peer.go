@@ -75,7 +75,6 @@ func (m *Machine) peerUnsettled(s *session.Peer) bool { return m.peers[s.Slot].u
 func (m *Machine) forget(s *session.Peer) {
 	p := m.peers[s.Slot]
 	m.dropReceived(p)
-	m.fail(p, true) // releases what flows keep; no message of them is unsettled
 	m.left(p)
 	p.life = 0
 }
@@ -127,7 +126,7 @@ func (m *Machine) tick(s *session.Peer) time.Duration {
 func (m *Machine) watch(p *peer) time.Duration {
 	last := max(p.Heard.At, p.Progress)
 	if m.Now-last >= m.cfg.PeerTimeout {
-		m.fail(p, true)
+		m.fail(p)
 		return never
 	}
 	if check := m.cfg.PeerTimeout / 16; p.State == session.Established {

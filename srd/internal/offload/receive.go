@@ -323,7 +323,7 @@ func (m *Machine) dropReceived(p *peer) {
 		}
 		p.rx[i] = nil
 	}
-	p.answer, p.answerAt = false, 0
+	p.answer, p.alone, p.answerAt = false, false, 0
 }
 
 // enough is the largest number of messages that a response waits for.
@@ -385,7 +385,7 @@ func (m *Machine) attach(p *peer, k *wire.Packet, c *packet, bytes int) {
 			p.alone = p.answer
 		}
 	}
-	if p.answer = p.due() != nil && p.answer; !p.answer && p.due() == nil {
-		p.answerAt = 0
+	if p.due() == nil {
+		p.answer, p.answerAt = false, 0
 	}
 }

@@ -95,7 +95,7 @@ func (m *Machine) onHello(qpn uint32, k *wire.Packet, b []byte) {
 // repeat sends credit and all responses again to a peer that checks its session: the last ones
 // may not have arrived.
 func (m *Machine) repeat(p *peer) {
-	p.told, p.answer = p.arrived-1, true
+	p.answer = true
 	for _, f := range p.rx {
 		if f != nil {
 			f.due = true
