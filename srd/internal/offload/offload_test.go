@@ -693,14 +693,20 @@ func TestAllocations(t *testing.T) {
 	}))
 }
 
-// counter is a host that takes everything.
+// counter is a host that takes everything, unless it is full.
 type counter struct {
-	settled int
-	out     int // bytes of Room that did not come back
+	settled   int
+	last      engine.Result // of those
+	delivered int
+	out       int // bytes of Room that did not come back
+	full      bool
 }
 
 func (h *counter) Soon(int) bool { return false }
 func (h *counter) Room(size int) []byte {
+	if h.full {
+		return nil
+	}
 	h.out += size
 	return make([]byte, size)
 }
@@ -708,10 +714,13 @@ func (h *counter) Room(size int) []byte {
 func (h *counter) Deliver(d *engine.Delivery, owned bool) bool {
 	if owned {
 		h.out -= len(d.Bytes)
+	} else if h.full {
+		return false
 	}
+	h.delivered++
 	return true
 }
 func (h *counter) Drop(b []byte)                          { h.out -= len(b) }
-func (h *counter) Settled(*engine.Result)                 { h.settled++ }
+func (h *counter) Settled(r *engine.Result)               { h.settled, h.last = h.settled+1, *r }
 func (h *counter) PartSettled(uint64, int, engine.Status) {}
 func (h *counter) Pressure() uint8                        { return 0 }

@@ -1,0 +1,304 @@
+package offload
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/srd/internal/engine"
+	"github.com/goverbs/goverbs/srd/internal/session"
+	"github.com/goverbs/goverbs/srd/internal/wire"
+)
+
+// solo is a machine whose peers and device are the test.
+type solo struct {
+	*Machine
+	t    *testing.T
+	host *counter
+	p    *peer // that it has a session with
+	raw  time.Duration
+	to   wire.Addr // of the last packet
+}
+
+func newSolo(t *testing.T, cfg Config) *solo {
+	s := &solo{t: t, host: new(counter)}
+	cfg.Addr, cfg.Wall, cfg.MTU, cfg.Host, cfg.Slots = addrOf(0), 5, 400, s.host, 600
+	s.Machine = New(cfg)
+	s.p = s.join(1)
+	s.sleep(time.Millisecond)
+	return s
+}
+
+// join begins a session with a peer.
+func (s *solo) join(i int) *peer {
+	p := s.find(addrOf(i))
+	s.Renew(&p.Peer, 9, 9, anyLimits)
+	return p
+}
+
+func (s *solo) sleep(d time.Duration) {
+	for d > 0 {
+		step := min(d, s.cfg.PeerTimeout/16) // a clock that jumps says nothing
+		s.Wait()
+		s.raw, d = s.raw+step, d-step
+		s.Advance(s.raw)
+	}
+}
+
+// send hands a message to peer 1 in.
+func (s *solo) send(service uint8, length int, now bool) engine.Handle {
+	h, err := s.Send(s.p.Addr, engine.Message{Service: service, Len: length, Now: now})
+	require.NoError(s.t, err)
+	return h
+}
+
+// next returns the next packet, or nil. The device has it in a slot.
+func (s *solo) next(slot int) *wire.Packet {
+	b := make([]byte, wire.MaxHeaders)
+	var o engine.Out
+	if !s.Next(slot, b, &o) {
+		return nil
+	}
+	s.to = o.To
+	k := new(wire.Packet)
+	require.NoError(s.t, k.Decode(append(b[:o.Headers:o.Headers], make([]byte, o.Length)...)))
+	return k
+}
+
+// from has a packet of peer 1 arrive.
+func (s *solo) from(k wire.Packet) {
+	k.Type, k.Token, k.VTag = wire.Flow, s.p.Local, s.p.Theirs
+	b := make([]byte, wire.MaxHeaders, 2*wire.MaxHeaders)
+	b = b[:k.Encode(b)]
+	if k.HasPart {
+		b = append(b, make([]byte, k.Part.Length())...)
+	}
+	s.Receive(s.p.Addr.QPN, b)
+}
+
+// part has a message of one packet arrive, or a piece of a longer one.
+func (s *solo) part(p wire.Part, now bool) {
+	p.Fragment = 100
+	s.from(wire.Packet{RespondNow: now, HasPart: true, Part: p})
+}
+
+// credit has peer 1 take all packets and give credit for n more.
+func (s *solo) credit(n int) {
+	s.from(wire.Packet{HasCredit: true, Credit: wire.Credit{Taken: s.p.posted, Grant: uint16(n)}})
+}
+
+// A response is asked for with the last packet of messages that the program waits for, and with the last one that
+// there is credit for.
+func TestRespondNow(t *testing.T) {
+	s := newSolo(t, Config{})
+	asks := func(want ...bool) {
+		t.Helper()
+		for _, w := range want {
+			k := s.next(0)
+			require.NotNil(t, k)
+			require.Equal(t, w, k.RespondNow)
+			s.Completed(0, Landed)
+		}
+		require.Nil(t, s.next(0))
+	}
+	s.credit(100)
+	s.send(engine.Reliable, 2*s.fragment, true)
+	s.send(engine.Reliable, 10, true)
+	asks(false, false, true)
+	s.send(engine.Reliable, 10, true)
+	s.send(engine.Reliable, 10, false)
+	asks(false, false)
+	s.credit(2)
+	for range 3 {
+		s.send(engine.Reliable, 10, false)
+	}
+	asks(false, true)
+	s.credit(1)
+	asks(true)
+}
+
+// Peers take turns of several packets, and the services of a peer of one.
+func TestTurns(t *testing.T) {
+	s := newSolo(t, Config{})
+	q := s.join(2)
+	s.p.grant, q.grant = 100, 100
+	for range 20 {
+		for _, p := range []*peer{s.p, q} {
+			_, err := s.Send(p.Addr, engine.Message{Len: 10})
+			require.NoError(t, err)
+		}
+	}
+	runs := []int{0}
+	for last := addrOf(1); s.next(0) != nil; last = s.to {
+		if s.to != last {
+			runs = append(runs, 0)
+		}
+		runs[len(runs)-1]++
+	}
+	require.Equal(t, []int{8, 8, 8, 8, 4, 4}, runs)
+
+	for service := range uint8(wire.Services) {
+		for range 3 {
+			s.send(service, 10, false)
+		}
+	}
+	for range 3 {
+		var services [wire.Services]int
+		for range wire.Services {
+			services[s.next(0).Part.Service]++
+		}
+		require.Equal(t, [wire.Services]int{1, 1, 1}, services)
+	}
+}
+
+// Packets for which the peer has no buffer go again after a pause that doubles up to 64 times its length,
+// however many there were. A packet that lands ends that.
+func TestRounds(t *testing.T) {
+	s := newSolo(t, Config{})
+	s.credit(100)
+	round := func(n int, delay time.Duration) {
+		t.Helper()
+		for slot := range n {
+			require.NotNil(t, s.next(slot))
+		}
+		require.Nil(t, s.next(n))
+		for slot := range n {
+			s.Completed(slot, NotReady)
+		}
+		require.Nil(t, s.next(0))
+		s.sleep(delay - 1)
+		require.Nil(t, s.next(0))
+		s.sleep(1)
+	}
+	for range 3 {
+		s.send(engine.Reliable, 10, false)
+	}
+	for i := range refuseTries - 1 {
+		round(3, s.cfg.RetryDelay<<i)
+	}
+	require.NotNil(t, s.next(0))
+	s.Completed(0, Landed)
+	for i := range refuseTries - 1 {
+		round(2, s.cfg.RetryDelay<<i)
+	}
+	require.Zero(t, s.host.settled)
+	require.EqualValues(t, 5*(refuseTries-1), s.Stats.Timeouts)
+	require.EqualValues(t, 5*(refuseTries-1), s.Stats.Retransmitted)
+	round(2, s.cfg.RetryDelay<<6)
+	require.Equal(t, 2, s.host.settled)
+	require.Equal(t, engine.Refused, s.host.last.Status)
+	require.Equal(t, 1, s.host.last.Refused)
+	round(2, s.cfg.RetryDelay<<6) // the receiver is told to pass them
+	for slot := range 2 {
+		k := s.next(slot)
+		require.True(t, k.Part.Cancel)
+		s.Completed(slot, Landed)
+	}
+	require.True(t, s.p.unsettled())
+	s.from(wire.Packet{HasResponse: true, Response: wire.Response{Base: 3}})
+	require.False(t, s.p.unsettled())
+	require.Equal(t, 3, s.host.settled)
+}
+
+// What the device reports, and after how many rounds messages have which status for it.
+func TestOutcomes(t *testing.T) {
+	for _, c := range []struct {
+		outcome Outcome
+		service uint8
+		rounds  int
+		status  engine.Status
+	}{
+		{NotReady, engine.Reliable, 7, engine.Refused},
+		{NotReady, engine.Ordered, 7, engine.Refused},
+		{NotReady, engine.NoRetransmit, 1, engine.Retransmit},
+		{Gone, engine.Reliable, 3, engine.Unresponsive},
+		{Silent, engine.Reliable, 1, engine.Unresponsive},
+		{Silent, engine.NoRetransmit, 1, engine.Unresponsive},
+	} {
+		s := newSolo(t, Config{})
+		s.credit(100)
+		s.send(c.service, 10, false)
+		for round := 1; s.host.settled == 0; round++ {
+			require.LessOrEqual(t, round, c.rounds, "%+v", c)
+			require.NotNil(t, s.next(0))
+			s.Completed(0, c.outcome)
+			require.Equal(t, round == c.rounds, s.host.settled == 1, "%+v", c)
+			s.sleep(100 * time.Millisecond)
+		}
+		require.Equal(t, c.status, s.host.last.Status, "%+v", c)
+	}
+}
+
+// A packet that may have arrived leaves it to the receiver what the status is.
+func TestPacketThatMayHaveArrived(t *testing.T) {
+	s := newSolo(t, Config{})
+	s.credit(100)
+	s.send(engine.NoRetransmit, 10, false)
+	require.NotNil(t, s.next(0))
+	s.Completed(0, Failed)
+	s.sleep(10 * time.Millisecond)
+	require.Zero(t, s.host.settled)
+	k := s.next(0)
+	require.True(t, k.Part.Cancel)
+	s.from(wire.Packet{HasResponse: true, Response: wire.Response{Service: engine.NoRetransmit, Base: 1}})
+	require.Equal(t, engine.Delivered, s.host.last.Status, "it had arrived")
+
+	s.send(engine.NoRetransmit, 10, false)
+	require.NotNil(t, s.next(1))
+	s.Completed(1, Failed)
+	s.sleep(10 * time.Millisecond)
+	require.True(t, s.next(1).Part.Cancel)
+	s.from(wire.Packet{HasResponse: true, Response: wire.Response{Service: engine.NoRetransmit, Base: 2, Floor: 1, NRefused: 1, Refused: [wire.RefusedWords]uint64{1}}})
+	require.Equal(t, engine.Retransmit, s.host.last.Status)
+}
+
+// A completion says nothing in a session that began after its packet, nor when its peer was forgotten.
+func TestLateCompletions(t *testing.T) {
+	for _, forget := range []bool{false, true} {
+		s := newSolo(t, Config{})
+		for range 3 { // sessions
+			for slot := range 2 {
+				s.send(engine.Reliable, 10, false)
+				require.NotNil(t, s.next(slot))
+			}
+			s.enter(s.p)
+			s.Renew(&s.p.Peer, s.p.Epoch+1, 9, anyLimits)
+			require.Equal(t, engine.Unresponsive, s.host.last.Status)
+			require.Empty(t, s.Senders)
+			if forget {
+				s.enter(s.p)
+				s.Forget(&s.p.Peer)
+				require.Empty(t, s.Senders)
+			}
+			before := s.Stats.Timeouts
+			s.Completed(0, NotReady)
+			s.Completed(1, NotReady)
+			require.Equal(t, before, s.Stats.Timeouts)
+			require.Zero(t, s.p.retryAt)
+			if forget {
+				require.Nil(t, s.next(0))
+				s.p = s.join(1)
+			}
+		}
+	}
+}
+
+// A response, or credit, that did not arrive goes again; without end only while packets are told apart from
+// silence.
+func TestWordsGoAgain(t *testing.T) {
+	s := newSolo(t, Config{Config: session.Config{PeerTimeout: time.Hour}})
+	s.part(wire.Part{Total: 10}, true)
+	for i := range wordTries {
+		k := s.next(0)
+		require.NotNil(t, k, i)
+		require.True(t, k.HasResponse && k.HasCredit)
+		require.EqualValues(t, 1, k.Response.Base)
+		require.Nil(t, s.next(1))
+		s.Completed(0, NotReady)
+		s.sleep(s.cfg.RetryDelay << 6)
+	}
+	require.Nil(t, s.next(0))
+	s.part(wire.Part{Seq: 1, Total: 10}, true)
+	require.NotNil(t, s.next(0))
+}
