@@ -63,6 +63,14 @@ func (b *bench) place(f Flow) (place int) {
 	return -1
 }
 
+// all returns what may go now.
+func (b *bench) all() (out []Grant) {
+	for g, ok := b.next(); ok; g, ok = b.next() {
+		out = append(out, g)
+	}
+	return out
+}
+
 // order is which flows go, one outstanding at a time.
 func (b *bench) order(n int) (out []int) {
 	b.t.Helper()

@@ -273,12 +273,8 @@ func (c *Cache[A]) Renew(to GID) {
 	}
 }
 
-// miss takes a way out of latest: its next get looks into the map.
-func (c *Cache[A]) miss(to Way) {
-	if last := &c.latest[to.Label%latestFound]; last.to == to {
-		last.h = nil
-	}
-}
+// miss takes a way out of latest, or the one that has its place: its next get looks into the map.
+func (c *Cache[A]) miss(to Way) { c.latest[to.Label%latestFound].h = nil }
 
 // Unused removes and returns the handles that were dropped and are not in use.
 func (c *Cache[A]) Unused() (out []A) {

@@ -222,6 +222,65 @@ func TestOthersHelp(t *testing.T) {
 	require.Equal(t, 1, c.helps, "one was made")
 }
 
+// Help is for what takes long, not for what is asked for late; also while a handle is renewed.
+func TestHelpIsForWhatTakesLong(t *testing.T) {
+	c := newCache(1)
+	to := c.Way(port(1), 0)
+	c.now = time.Hour
+	c.take(to)
+	require.Zero(t, c.helps)
+	c.make(true)
+	c.now += time.Hour
+	c.Renew(to.To)
+	c.take(to)
+	c.take(to)
+	require.Zero(t, c.helps)
+	c.now += helpAfter
+	c.take(to)
+	require.Equal(t, 1, c.helps)
+	c.Help = nil
+	c.now += helpAfter
+	c.take(to)
+}
+
+// Handles are made again a few at a time, and those that are in use make no room for others.
+func TestHandlesInUse(t *testing.T) {
+	c := newCache(1)
+	way := func(i int) Way { return c.Way(port(i), 0) }
+	for i := range MaxHandles {
+		c.take(way(i))
+		c.make(true)
+		h, _ := c.Take(0, way(i), false)
+		require.NotNil(t, h)
+	}
+	require.Zero(t, c.take(way(MaxHandles)))
+	require.Empty(t, c.asked)
+	c.of[way(7)].Uses--
+	require.Zero(t, c.take(way(MaxHandles)))
+	require.Equal(t, []Way{way(MaxHandles)}, c.asked)
+	require.Equal(t, []int{8}, c.Unused())
+
+	for i := range 10 {
+		c.Renew(way(i).To)
+		c.take(way(i))
+	}
+	require.Len(t, c.asked, maxUnauthenticatedMaking)
+}
+
+// A handle that could not be made when it was dropped is nothing to close.
+func TestDroppedAndNotMade(t *testing.T) {
+	c := newCache(1)
+	to := c.Way(port(1), 0)
+	c.take(to)
+	c.make(true)
+	c.Renew(to.To)
+	c.take(to)
+	c.DropAll()
+	require.Equal(t, []int{1}, c.Unused())
+	c.make(false)
+	require.Empty(t, c.Unused())
+}
+
 // A handle that is renewed is used meanwhile, and closed when no send uses it any more. When
 // the host has changed, none of the old ones is used.
 func TestHandlesThatAreReplaced(t *testing.T) {
