@@ -44,6 +44,25 @@ func TestLargestValues(t *testing.T) {
 	}
 }
 
+// Commands of no kind, of no class, or without a length that makes sense are refused.
+func TestCommandsThatAreRefused(t *testing.T) {
+	b := newBench(t, Config{Classes: make([]Class, 2)}, FlowConfig{})
+	for _, c := range []Command{{Kind: Put + 1}, {Class: 2}, {Class: -1}, {Length: -1}, {Length: MaxLength + 1}} {
+		_, err := b.s.Submit(b.flows[0], c, 0)
+		require.ErrorIs(t, err, ErrConfig, "%+v", c)
+		_, _, _, err = b.s.Admit(b.flows[0], c, 0)
+		require.ErrorIs(t, err, ErrConfig, "%+v", c)
+	}
+	require.Zero(t, b.s.Stats().Alive)
+	require.False(t, b.s.Held())
+	for _, c := range []Command{{Kind: Put}, {Class: 1}, {}, {Length: MaxLength}} {
+		_, err := b.s.Submit(b.flows[0], c, 0)
+		require.NoError(t, err, "%+v", c)
+	}
+	require.Equal(t, 4, b.s.Stats().Alive)
+	require.True(t, b.s.Held())
+}
+
 // A rate at which a request would take centuries holds it, and does not have the
 // driver look again at once.
 func TestSlowestRate(t *testing.T) {

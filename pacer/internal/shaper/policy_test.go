@@ -425,6 +425,62 @@ func TestCappedClassLeavesUnits(t *testing.T) {
 	require.Equal(t, r, g.Request)
 }
 
+// However many of them are in line, whatever the priority of their class: the one behind all of them goes.
+func TestCappedClassInLine(t *testing.T) {
+	for _, units := range []int{1, 2, 3} {
+		for capped := 1; capped < 9; capped++ {
+			for _, priority := range []int{0, 1} {
+				b := newBench(t, Config{MTU: kib, Slice: kib, Units: units, Threshold: 100 * kib, Small: 1, Classes: []Class{{Cap: kib, Priority: priority}, {}, {}}}, make([]FlowConfig, capped+2)...)
+				for f := range capped {
+					b.get(f, 8*kib)
+				}
+				require.Len(t, b.all(), 1)
+				r := b.get(capped, kib, inClass(1))
+				got := b.all()
+				require.Len(t, got, 1, "%d units, %d flows", units, capped)
+				require.Equal(t, r, got[0].Request)
+				require.Empty(t, b.all())
+				b.get(capped+1, kib, inClass(2))
+				require.Len(t, b.all(), 1)
+			}
+		}
+	}
+}
+
+// The first flow that is passed over too often is waited for, until it cannot use what others leave for it.
+func TestDueEnds(t *testing.T) {
+	for name, end := range map[string]func(b *bench, big Request, under Grant){
+		"down":      func(b *bench, _ Request, _ Grant) { b.s.Down(b.flows[0]) },
+		"cancelled": func(b *bench, big Request, _ Grant) { b.s.Cancel(big) },
+		"full":      func(b *bench, _ Request, _ Grant) { b.s.flows[0].Depth = 1 },
+		"reads":     func(b *bench, _ Request, _ Grant) { b.s.flows[0].MaxReads = 1 },
+		"overdue":   func(b *bench, _ Request, under Grant) { b.s.lend(&b.s.subs[under.Sub.place()]) },
+	} {
+		b := newBench(t, Config{MTU: kib, Slice: 8 * kib, Threshold: 13 * kib, Reserve: kib, Small: 100, MaxPasses: 1}, FlowConfig{}, FlowConfig{})
+		b.get(0, kib)
+		under := b.all()
+		require.Len(t, under, 1)
+		for range 9 {
+			b.get(1, 3*kib)
+		}
+		others := b.all()
+		big := b.get(0, 8*kib)
+		for range 2 { // in its turn, and out of it
+			b.done(others[0])
+			others = append(others[1:], b.all()...)
+		}
+		b.done(others[0])
+		require.Empty(t, b.all(), name)
+		require.EqualValues(t, b.flows[0], b.s.due, name)
+		end(b, big, under[0])
+		got := b.all()
+		require.NotEmpty(t, got, name)
+		require.Equal(t, b.flows[1], got[0].Flow, name)
+		require.EqualValues(t, none, b.s.due, name)
+		require.Zero(t, b.s.flows[0].passes, name)
+	}
+}
+
 // Only the piece that failed goes again, and a flow that is down holds it.
 func TestOnlyWhatFailedIsIssuedAgain(t *testing.T) {
 	b := newBench(t, Config{MTU: kib, Slice: kib, Threshold: 100 * kib}, FlowConfig{MaxReads: 4})
