@@ -63,6 +63,40 @@ func TestCommandsThatAreRefused(t *testing.T) {
 	require.True(t, b.s.Held())
 }
 
+// What the threshold leaves for a response, large or small, when so many bytes are outstanding.
+func TestWhatTheThresholdLeaves(t *testing.T) {
+	for i, c := range []struct {
+		large, small, wire int64
+		isSmall, due, held bool
+	}{
+		{large: 500, wire: 400},
+		{large: 500, wire: 401, held: true},
+		{large: 500, small: 100, wire: 300},
+		{large: 500, small: 100, wire: 301, held: true},
+		{small: 100, wire: 900},
+		{small: 101, wire: 900, held: true},
+		{small: 1000, wire: 901},
+		{wire: 5000},
+		{large: 1, wire: 900, held: true},
+		{large: 990, wire: 10, isSmall: true},
+		{large: 1000, wire: 100, isSmall: true},
+		{large: 1000, wire: 5000, isSmall: true},
+		{large: 950, small: 50, wire: 50, isSmall: true},
+		{large: 950, small: 50, wire: 51, isSmall: true, held: true},
+		{large: 100, small: 50, wire: 50, isSmall: true, due: true},
+		{large: 100, small: 50, wire: 51, isSmall: true, due: true, held: true},
+		{large: 100, small: 50, wire: 51, isSmall: true},
+	} {
+		b := newBench(t, Config{Threshold: 1000, Reserve: 100}, FlowConfig{})
+		b.s.outstanding, b.s.small = c.large+c.small, c.small
+		if c.due {
+			b.s.due = 0
+		}
+		require.Equal(t, c.held, b.s.exceeds(c.wire, c.isSmall) == Threshold, i)
+		require.Equal(t, c.held && !c.isSmall, b.s.tune.filled, i)
+	}
+}
+
 // A rate at which a request would take centuries holds it, and does not have the
 // driver look again at once.
 func TestSlowestRate(t *testing.T) {
