@@ -2,6 +2,7 @@ package shaper
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -266,15 +267,19 @@ func TestPiecesGoAgainInOrder(t *testing.T) {
 		require.True(t, g.Again)
 		gs = append(gs, g)
 	}
-	b.s.Down(b.flows[0])
-	for _, i := range []int{0, 3, 1, 4, 2} { // in any order
-		require.True(t, b.s.Failed(gs[i].Sub, true))
-	}
-	b.s.Up(b.flows[0])
-	for _, w := range want {
-		g, ok := b.next()
-		require.True(t, ok)
-		require.Equal(t, w, piece{g.Request, g.Offset})
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 300 { // they fail in any order
+		b.s.Down(b.flows[0])
+		for _, i := range rng.Perm(len(gs)) {
+			require.True(t, b.s.Failed(gs[i].Sub, true))
+		}
+		b.s.Up(b.flows[0])
+		for i, w := range want {
+			g, ok := b.next()
+			require.True(t, ok)
+			require.Equal(t, w, piece{g.Request, g.Offset})
+			gs[i] = g
+		}
 	}
 }
 

@@ -22,11 +22,11 @@ type model struct {
 	old  []Sub // over: their places are used again
 	seq  map[Flow]int
 
-	solicited float64 // since the bucket was set
-	sent      float64
-	flows     []Flow
-	down      map[Flow]bool
-	finished  int
+	stats    Stats // Granted, Solicited, Reissued and Failed
+	classes  [2]ClassStats
+	flows    []Flow
+	down     map[Flow]bool
+	finished int
 }
 
 type modelReq struct {
@@ -113,6 +113,11 @@ func (q *modelReq) unissued() bool {
 		return false
 	}
 	return !q.started || len(q.failed) > 0 || q.Kind == Get && q.next < q.Length
+}
+
+// queued reports whether not all of a request has been granted once.
+func (q *modelReq) queued() bool {
+	return !q.gone && (!q.started || q.Kind == Get && q.next < q.Length)
 }
 
 // drain takes all that may go now, and checks each.
@@ -210,9 +215,13 @@ func (m *model) granted(g Grant, threshold int64) {
 		case isSmall && out+wire > threshold && small > 0 && small+wire > c.Reserve:
 			m.fatal("%+v: small, %d of %d outstanding", g, out, threshold)
 		}
-		m.solicited += float64(wire)
-	} else {
-		m.sent += float64(wire)
+		m.stats.Solicited += uint64(wire)
+		m.classes[q.Class].Solicited += uint64(wire)
+	}
+	m.stats.Granted++
+	m.classes[q.Class].Granted++
+	if again {
+		m.stats.Reissued++
 	}
 	m.ordered(g, q, again)
 	q.active++
@@ -252,10 +261,25 @@ func (m *model) check() {
 	if m.s.Outstanding() != out || m.s.small != small || m.s.Sending() != sending || m.s.alive != len(m.reqs) {
 		m.fatal("outstanding %d, small %d, sending %d, alive %d; want %d, %d, %d, %d", m.s.Outstanding(), m.s.small, m.s.Sending(), m.s.alive, out, small, sending, len(m.reqs))
 	}
-	for i, want := range classes {
-		if st := m.s.ClassStats(i); st.Outstanding != want {
-			m.fatal("class %d has %d, want %d", i, st.Outstanding, want)
+	held := false
+	queued := make([]int, len(classes))
+	for _, q := range m.reqs {
+		held = held || q.unissued()
+		if q.queued() {
+			queued[q.Class]++
 		}
+	}
+	if m.s.Held() != held {
+		m.fatal("held is %v, want %v", m.s.Held(), held)
+	}
+	for i, want := range classes {
+		st, c := m.s.ClassStats(i), m.classes[i]
+		if st.Outstanding != want || st.Queued != queued[i] || st.Granted != c.Granted || st.Solicited != c.Solicited {
+			m.fatal("class %d has %+v, want %d outstanding, %d queued, %+v", i, st, want, queued[i], c)
+		}
+	}
+	if st := m.s.Stats(); st.Granted != m.stats.Granted || st.Solicited != m.stats.Solicited || st.Reissued != m.stats.Reissued || st.Failed != m.stats.Failed {
+		m.fatal("counted %+v, want %+v", st, m.stats)
 	}
 	for r, q := range m.reqs {
 		why := m.s.Explain(r, m.now)
@@ -307,6 +331,7 @@ func (m *model) end(i int, fails bool) {
 	} else {
 		again := m.rng.IntN(2) == 0
 		require.True(m.t, m.s.Failed(o.Sub, again))
+		m.stats.Failed++
 		if again && q.Kind == Get && !q.gone {
 			q.failed[o.Offset] = o.Length
 		} else {
@@ -393,6 +418,9 @@ func (m *model) step() {
 			case o.Flow != f:
 				rest = append(rest, o)
 				continue
+			}
+			m.stats.Failed++
+			switch {
 			case again && q.Kind == Get && !q.gone:
 				q.failed[o.Offset] = o.Length
 			default:

@@ -696,7 +696,8 @@ func TestAllocations(t *testing.T) {
 // counter is a host that takes everything, unless it is full.
 type counter struct {
 	settled   int
-	last      engine.Result // of those
+	last      engine.Result            // of those
+	statuses  map[uint64]engine.Status // by tag, if not nil
 	delivered int
 	out       int // bytes of Room that did not come back
 	full      bool
@@ -720,7 +721,12 @@ func (h *counter) Deliver(d *engine.Delivery, owned bool) bool {
 	h.delivered++
 	return true
 }
-func (h *counter) Drop(b []byte)                          { h.out -= len(b) }
-func (h *counter) Settled(r *engine.Result)               { h.settled, h.last = h.settled+1, *r }
+func (h *counter) Drop(b []byte) { h.out -= len(b) }
+func (h *counter) Settled(r *engine.Result) {
+	h.settled, h.last = h.settled+1, *r
+	if h.statuses != nil {
+		h.statuses[r.Tag] = r.Status
+	}
+}
 func (h *counter) PartSettled(uint64, int, engine.Status) {}
 func (h *counter) Pressure() uint8                        { return 0 }

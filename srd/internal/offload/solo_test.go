@@ -19,6 +19,7 @@ type solo struct {
 	p    *peer // that it has a session with
 	raw  time.Duration
 	to   wire.Addr // of the last packet
+	sent uint64    // messages
 }
 
 func newSolo(t *testing.T, cfg Config) *solo {
@@ -46,10 +47,11 @@ func (s *solo) sleep(d time.Duration) {
 	}
 }
 
-// send hands a message to peer 1 in.
+// send hands a message to peer 1 in. Its tag is the number of those before it.
 func (s *solo) send(service uint8, length int, now bool) engine.Handle {
-	h, err := s.Send(s.p.Addr, engine.Message{Service: service, Len: length, Now: now})
+	h, err := s.Send(s.p.Addr, engine.Message{Service: service, Len: length, Now: now, Tag: s.sent})
 	require.NoError(s.t, err)
+	s.sent++
 	return h
 }
 
@@ -81,6 +83,11 @@ func (s *solo) from(k wire.Packet) {
 func (s *solo) part(p wire.Part, now bool) {
 	p.Fragment = 100
 	s.from(wire.Packet{RespondNow: now, HasPart: true, Part: p})
+}
+
+// answer has a response of peer 1 arrive.
+func (s *solo) answer(r wire.Response) {
+	s.from(wire.Packet{HasResponse: true, Response: r, Stamp: s.Stamp()})
 }
 
 // credit has peer 1 take all packets and give credit for n more.
@@ -196,7 +203,7 @@ func TestRounds(t *testing.T) {
 		s.Completed(slot, Landed)
 	}
 	require.True(t, s.p.unsettled())
-	s.from(wire.Packet{HasResponse: true, Response: wire.Response{Base: 3}})
+	s.answer(wire.Response{Base: 3})
 	require.False(t, s.p.unsettled())
 	require.Equal(t, 3, s.host.settled)
 }
@@ -241,7 +248,7 @@ func TestPacketThatMayHaveArrived(t *testing.T) {
 	require.Zero(t, s.host.settled)
 	k := s.next(0)
 	require.True(t, k.Part.Cancel)
-	s.from(wire.Packet{HasResponse: true, Response: wire.Response{Service: engine.NoRetransmit, Base: 1}})
+	s.answer(wire.Response{Service: engine.NoRetransmit, Base: 1})
 	require.Equal(t, engine.Delivered, s.host.last.Status, "it had arrived")
 
 	s.send(engine.NoRetransmit, 10, false)
@@ -249,7 +256,7 @@ func TestPacketThatMayHaveArrived(t *testing.T) {
 	s.Completed(1, Failed)
 	s.sleep(10 * time.Millisecond)
 	require.True(t, s.next(1).Part.Cancel)
-	s.from(wire.Packet{HasResponse: true, Response: wire.Response{Service: engine.NoRetransmit, Base: 2, Floor: 1, NRefused: 1, Refused: [wire.RefusedWords]uint64{1}}})
+	s.answer(wire.Response{Service: engine.NoRetransmit, Base: 2, Floor: 1, NRefused: 1, Refused: [wire.RefusedWords]uint64{1}})
 	require.Equal(t, engine.Retransmit, s.host.last.Status)
 }
 
