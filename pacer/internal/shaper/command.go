@@ -128,8 +128,7 @@ func (s *Shaper) command(f Flow, c *Command, now time.Duration) (int32, error) {
 		s.pop(&s.free)
 	}
 	cmd := &s.cmds[i]
-	*cmd = command{}
-	cmd.Command, cmd.flow, cmd.since, cmd.next, cmd.nextFen = *c, int32(f), now, none, none
+	*cmd = command{Command: *c, flow: int32(f), since: now, next: none, nextFen: none}
 	if c.Kind == Atomic {
 		cmd.Length = 8
 	}
