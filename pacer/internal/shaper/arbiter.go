@@ -54,13 +54,15 @@ func (s *Shaper) Next(now time.Duration) (Grant, bool) {
 	}
 }
 
-// lines returns how many rounds it takes until each flow in line has had a unit.
+// lines returns how many rounds it takes at most until each flow in line has had a unit: [Shaper.fill]
+// gives an urgent one two of them in less than four times, and another one in four.
 func (s *Shaper) lines() int {
 	n := 0
-	for _, l := range [...]*list{&s.urgent, &s.waiting} {
-		for f := l.head; f != none; f = s.flows[f].waiting {
-			n++
-		}
+	for f := s.urgent.head; f != none; f = s.flows[f].waiting {
+		n += 2
+	}
+	for f := s.waiting.head; f != none; f = s.flows[f].waiting {
+		n += 4
 	}
 	return (n + len(s.units) - 1) / len(s.units)
 }

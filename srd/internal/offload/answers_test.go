@@ -47,9 +47,9 @@ func TestAnswers(t *testing.T) {
 	}
 	answer(true)
 	message(false)
-	s.sleep(s.cfg.AckDelay - 1)
+	s.sleep(s.cfg.AckDelay - time.Microsecond)
 	require.Nil(t, s.next(0))
-	s.sleep(1)
+	s.sleep(time.Microsecond)
 	answer(true)
 	for i := range uint32(10) { // pieces have no result
 		require.Nil(t, s.next(0))

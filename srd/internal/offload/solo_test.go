@@ -174,9 +174,9 @@ func TestRounds(t *testing.T) {
 			s.Completed(slot, NotReady)
 		}
 		require.Nil(t, s.next(0))
-		s.sleep(delay - 1)
+		s.sleep(delay - time.Microsecond)
 		require.Nil(t, s.next(0))
-		s.sleep(1)
+		s.sleep(time.Microsecond)
 	}
 	for range 3 {
 		s.send(engine.Reliable, 10, false)

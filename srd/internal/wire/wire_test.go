@@ -181,7 +181,7 @@ func TestBytesOfAnEarlierPacket(t *testing.T) {
 // numbers begin anew.
 func TestMask(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
-	for _, first := range []uint32{0, 64, 1000, -uint32(100)} {
+	for _, first := range []uint32{0, 64, 1000, 1<<32 - 100} {
 		var m Mask
 		in := make(map[uint32]bool)
 		for range 3 * Window {
