@@ -34,7 +34,7 @@ import (
 
 // machines are the packages of state machines and of pure data structures.
 var machines = []string{
-	"./cache/internal/...", "./dc/internal/...", "./internal/accept", "./internal/pending", "./internal/rtt",
+	"./cache/internal/...", "./dc/internal/...", "./internal/accept", "./internal/pending", "./internal/prom", "./internal/rtt", "./internal/virtual",
 	"./lockoffload/internal/...", "./pacer/internal/...", "./srd/internal/...", "./verbs/internal/...",
 	"./verbs/stream/internal/...",
 }

@@ -143,6 +143,14 @@ func TestPeerThatBeginsAnew(t *testing.T) {
 	require.True(t, begun)
 	require.Same(t, p, got)
 	require.Zero(t, c.Stats.Forgotten)
+
+	c.idles[3] = false // another peer of the host has no room
+	a := member(1, 1000)
+	got, begun = c.adopt(nil, &wire.Greeting{From: a, Epoch: 7, Token: 8})
+	require.False(t, begun)
+	require.Nil(t, got)
+	require.Nil(t, c.Lookup(a))
+	require.EqualValues(t, 1, c.Stats.Unanswered)
 }
 
 // A cookie is for an address, an epoch and a token, of one table, in its period and the next.

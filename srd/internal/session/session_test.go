@@ -415,6 +415,10 @@ func TestChallenges(t *testing.T) {
 func TestWelcomes(t *testing.T) {
 	m := newMachine(t, 0, nil)
 	p := m.Find(addr(1))
+	m.Greet(p)
+	for _, w := range []wire.Granted{{Token: 6, Hello: p.Mine}, {Epoch: 5, Hello: p.Mine}, {Epoch: 5, Token: 6}} {
+		require.False(t, m.Welcomed(p, &w))
+	}
 	for i, c := range []struct {
 		epoch, token uint64
 		told         []string
@@ -532,7 +536,7 @@ func TestDefaults(t *testing.T) {
 // Packets are of the peer that their token was given to, and of no other.
 func TestTokens(t *testing.T) {
 	m := newMachine(t, 0, nil)
-	m.Expect(4)
+	m.Expect(100)
 	for i := range 4 {
 		p := m.Find(addr(i))
 		require.Same(t, p, m.ByToken(p.Local))
@@ -540,7 +544,7 @@ func TestTokens(t *testing.T) {
 			require.Nil(t, m.ByToken(p.Local^1<<bit), "slot %d, bit %d", p.Slot, bit)
 		}
 	}
-	require.Equal(t, 4, cap(m.peers))
+	require.Equal(t, 100, cap(m.peers))
 }
 
 // Limits say for how long no peer was forgotten, by a clock that runs on while the host is suspended.
@@ -582,6 +586,7 @@ func TestTimers(t *testing.T) {
 			first = min(first, at)
 		}
 		require.Equal(t, first-m.Now, m.Wait())
+		require.Len(t, m.timers, len(want))
 		m.Advance(m.raw + m.Wait())
 		for _, p := range m.ticked {
 			require.Equal(t, m.Now, want[p])
@@ -604,6 +609,22 @@ func TestTimers(t *testing.T) {
 	require.NotContains(t, m.ticked, p)
 	require.Len(t, m.ticked, 49)
 	require.Nil(t, m.Ready(), "none of them greets")
+}
+
+// A peer that is looked at before its greeting is due is greeted in time nevertheless, and no sooner.
+func TestLookBeforeAGreeting(t *testing.T) {
+	m := newMachine(t, 0, nil)
+	p := m.Find(addr(1))
+	m.Greet(p)
+	m.Dequeue()
+	m.GreetAgain(p, 10*ms)
+	m.Wake(p, 4*ms)
+	m.Advance(4 * ms)
+	require.Equal(t, []*Peer{p}, m.ticked)
+	require.Nil(t, m.Ready())
+	require.Equal(t, 6*ms, m.Wait())
+	m.Advance(10 * ms)
+	require.Same(t, p, m.Ready())
 }
 
 // The clock goes on by what Wait said, and a sixteenth of PeerTimeout more at most: what jumps is not
@@ -656,6 +677,7 @@ func TestTurns(t *testing.T) {
 	require.Same(t, c, m.Ready())
 	m.Turn(c, true)
 	require.Same(t, a, m.Ready())
+	require.False(t, c.queued)
 	m.Enqueue(c)
 	m.Forget(b)
 	require.ElementsMatch(t, []*Peer{a, c}, []*Peer{m.Dequeue(), m.Dequeue()})

@@ -138,7 +138,8 @@ func TestMalformed(t *testing.T) {
 		{"no type", probe, 0, Version << 4},
 		{"an unknown type", probe, 0, Version<<4 | byte(typeEnd)},
 		{"an unknown flag", flow, 1, hasPart | flagEnd},
-		{"an unknown flag alone", probe, 1, flagEnd},
+		{"an unknown flag alone", Packet{Type: Hello, Greeting: Greeting{Limits: Limits{MTU: MinMTU}}}, 1, flagEnd},
+		{"a part where a response should be", flow, 1, hasResponse | hasPart},
 		{"a flag of a Probe", probe, 1, respondNow},
 		{"a flag of an Echo", echo, 1, more},
 		{"a flag of a Challenge", challenge, 1, waits},
@@ -230,6 +231,7 @@ func TestParts(t *testing.T) {
 		if n > 1 {
 			require.Equal(t, fragment, (&Part{Index: n - 2, Total: total, Fragment: fragment}).Length())
 		}
+		require.Zero(t, (&Part{Cancel: true, Total: total, Fragment: fragment}).Length())
 	}
 }
 
@@ -244,7 +246,9 @@ func TestSeal(t *testing.T) {
 	require.Equal(t, mac, p.Greeting.MAC)
 	require.Equal(t, mac, Seal(Key{1, 2}, &to, b, []byte("abc")))
 	require.NotEqual(t, mac, Seal(Key{1, 3}, &to, b, []byte("abc")))
-	require.NotEqual(t, mac, Seal(Key{1, 2}, &Addr{QPN: 2}, b, []byte("abc")))
+	for _, other := range []Addr{{QPN: 2}, {QPN: 1, QKey: 1}, {QPN: 1, GID: [16]byte{15: 1}}} {
+		require.NotEqual(t, mac, Seal(Key{1, 2}, &other, b, []byte("abc")))
+	}
 	require.NotEqual(t, mac, Seal(Key{1, 2}, &to, b, []byte("abd")))
 	for i := range b {
 		c := bytes.Clone(b)
