@@ -194,12 +194,32 @@ func TestHandlesForUnauthenticatedPeers(t *testing.T) {
 	c.make(true)
 	require.NotZero(t, c.take(to))
 	for _, later := range []time.Duration{unauthenticatedAge - 1, unauthenticatedAge} {
+		require.Empty(t, c.asked)
 		c.now = later
-		h, _ := c.get(to, true)
+		h, _ := c.get(to, false)
+		require.NotNil(t, h)
+		require.Empty(t, c.asked, "the peer is known")
+		h, _ = c.get(to, true)
 		require.NotNil(t, h)
 	}
 	require.Equal(t, []Way{to}, c.asked)
 	require.True(t, c.of[to].renewing)
+
+	c = newCache(1) // one that is made just then is new
+	c.now = time.Hour
+	for range 2 {
+		c.get(to, true)
+	}
+	c.make(true)
+	c.get(to, true)
+	require.Empty(t, c.asked)
+
+	// For which there was no room, nothing waits.
+	c = newCache(1)
+	for asks(1, true) > 0 { // until there is no room
+	}
+	_, waits := c.Take(0, c.Way(port(1000), 0), true)
+	require.False(t, waits)
 }
 
 // What waits long behind others is made beside them.
@@ -316,6 +336,7 @@ func TestHandlesThatAreReplaced(t *testing.T) {
 	c.make(true)
 	require.Equal(t, []int{4}, c.Unused(), "it was dropped while it was renewed")
 	require.Zero(t, c.take(to))
+	c.All(func(Way, int) { t.Error("none is made") })
 	c.DropAll()
 	c.Discard(7)
 	c.make(true)
