@@ -42,7 +42,7 @@ type connection struct {
 	err    error
 }
 
-// The keys below the prefix. Members watch what begins with "moves/", up to "placement".
+// The keys below the prefix. Members watch all from "moves/" to those of the servers.
 const (
 	placementKey = "placement"
 	serversKey   = "servers/"        // and id, "/", boot number
@@ -147,10 +147,16 @@ func (s *store) doAt(ctx context.Context, n uint32, compare []clientv3.Cmp, othe
 	return c.Txn(ctx).If(compare...).Then(ops...).Else(others...).Commit()
 }
 
-// watch calls changed after changes of the placement and of moves, until ctx ends. It may miss some.
-func (s *store) watch(ctx context.Context, changed func()) {
-	for n := 0; ctx.Err() == nil; n++ {
-		s.watchAt(ctx, uint32(n%len(s.endpoints)), changed)
+// watcher is what a member does about changes in etcd.
+type watcher struct {
+	changed func()                             // the placement, or a move
+	beat    func(l place.Life, revision int64) // the key of a life
+}
+
+// watch watches until ctx ends, at the member of etcd that has replied last. It may miss changes.
+func (s *store) watch(ctx context.Context, w watcher) {
+	for ctx.Err() == nil {
+		s.watchAt(ctx, s.at.Load(), w)
 		select {
 		case <-time.After(s.timeout):
 		case <-ctx.Done():
@@ -158,20 +164,48 @@ func (s *store) watch(ctx context.Context, changed func()) {
 	}
 }
 
-// watchAt is watch at one member of etcd, until that fails.
-func (s *store) watchAt(ctx context.Context, n uint32, changed func()) {
+// watchAt is watch at one member of etcd, until that fails or another one has replied. The client of a member that has died
+// goes on to try that member.
+func (s *store) watchAt(ctx context.Context, n uint32, w watcher) {
 	c, err := s.endpoints[n].connect(ctx)
 	if err != nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for r := range c.Watch(ctx, s.prefix+"moves/", clientv3.WithRange(s.prefix+placementKey+"\x00")) {
-		if r.Err() != nil {
-			return
+	tick := time.NewTicker(s.timeout)
+	defer tick.Stop()
+	responses := c.Watch(ctx, s.prefix+"moves/", clientv3.WithRange(clientv3.GetPrefixRangeEnd(s.prefix+serversKey)))
+	for s.at.Load() == n {
+		select {
+		case r, ok := <-responses:
+			if !ok || r.Err() != nil {
+				return
+			}
+			s.tell(r.Events, w)
+		case <-tick.C:
 		}
-		changed()
 	}
+}
+
+// tell tells of changes.
+func (s *store) tell(events []*clientv3.Event, w watcher) {
+	for _, e := range events {
+		key, ok := strings.CutPrefix(string(e.Kv.Key), s.prefix+serversKey)
+		if !ok {
+			w.changed()
+		} else if l, err := lifeOf(key); err == nil && e.Type == clientv3.EventTypePut {
+			w.beat(l, e.Kv.ModRevision)
+		}
+	}
+}
+
+// lifeOf returns the life of a key below serversKey.
+func lifeOf(key string) (place.Life, error) {
+	id, boot, _ := strings.Cut(key, "/")
+	l := place.Life{ID: id}
+	_, err := fmt.Sscan(boot, &l.Boot)
+	return l, err
 }
 
 // view is all that etcd has of a cluster, at one moment.
@@ -255,12 +289,11 @@ func (v *view) add(key string, value []byte, revision int64) (err error) {
 		v.drains[id] = true
 	}
 	if key, ok := strings.CutPrefix(key, serversKey); ok {
-		id, boot, _ := strings.Cut(key, "/")
-		l := place.Life{ID: id}
-		var server life
-		if _, err := fmt.Sscan(boot, &l.Boot); err != nil {
+		l, err := lifeOf(key)
+		if err != nil {
 			return err
 		}
+		var server life
 		if err := json.Unmarshal(value, &server); err != nil {
 			return err
 		}

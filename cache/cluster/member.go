@@ -135,7 +135,7 @@ func (m *Member) live(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer m.work.Wait()
 	defer stop()
-	m.work.Go(func() { m.store.watch(ctx, m.hurry) })
+	m.work.Go(func() { m.store.watch(ctx, watcher{changed: m.hurry, beat: m.saw}) })
 	m.work.Go(func() { m.pullAll(ctx) })
 	m.work.Go(func() { m.askAll(ctx) })
 	tick := time.NewTicker(m.cfg.own().Beat())
@@ -152,11 +152,35 @@ func (m *Member) live(ctx context.Context) error {
 		}
 		select {
 		case <-tick.C:
+		case <-m.due():
 		case <-m.hint:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+}
+
+// saw takes the revision of the key of a life.
+func (m *Member) saw(l place.Life, revision int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.own != nil {
+		m.own.Saw(l, revision, m.now())
+	}
+}
+
+// due returns a channel that receives when a member is dead that has not beaten for long, or nil.
+func (m *Member) due() <-chan time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.own == nil {
+		return nil
+	}
+	now := m.now()
+	if at := m.own.Due(now); at != 0 && at-now < m.cfg.own().Beat() {
+		return time.After(at - now)
+	}
+	return nil
 }
 
 // forget deletes the key of this life, which is over. One that is a member needs it: to take it over means to compare it.

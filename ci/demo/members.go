@@ -19,7 +19,7 @@ import (
 // crew is an etcd, and servers that are members of a cluster, each a process of rdmacached.
 type crew struct {
 	folder string
-	etcd   *etcd.Server
+	etcd   []*etcd.Server
 	all    []*member
 }
 
@@ -40,7 +40,7 @@ func muster(ctx context.Context, hosts []string) (*crew, error) {
 	for i, host := range hosts {
 		c.all = append(c.all, &member{crew: c, id: string(rune('a' + i)), host: host})
 	}
-	if c.etcd, err = etcd.Run(ctx, filepath.Join(folder, "etcd"), io.Discard); err != nil {
+	if c.etcd, err = etcd.Run(ctx, filepath.Join(folder, "etcd"), io.Discard, 1); err != nil {
 		c.close()
 		return nil, err
 	}
@@ -53,8 +53,8 @@ func (c *crew) close() {
 			_ = kill(m.process)
 		}
 	}
-	if c.etcd != nil {
-		c.etcd.Close()
+	for _, e := range c.etcd {
+		e.Close()
 	}
 	_ = os.RemoveAll(c.folder)
 }

@@ -57,17 +57,17 @@ func start(t testing.TB, scheme string, members int, args ...string) []*Server {
 	return all
 }
 
-// Run starts an etcd of one member with its data in a folder, and waits until it replies. It ends with Close, or with
+// Run starts an etcd of some members with their data in a folder, and waits until all reply. They end with Close, or with
 // this program.
-func Run(ctx context.Context, folder string, out io.Writer) (*Server, error) {
-	all, err := run(ctx, folder, out, "http", 1)
+func Run(ctx context.Context, folder string, out io.Writer, members int) ([]*Server, error) {
+	all, err := run(ctx, folder, out, "http", members)
 	if err != nil {
 		for _, s := range all {
 			s.Close()
 		}
 		return nil, err
 	}
-	return all[0], nil
+	return all, nil
 }
 
 // run starts the members of an etcd, and waits until all reply. With an error it returns those that it has started.
@@ -135,20 +135,26 @@ func (s *Server) Backup(t testing.TB) (restore func()) {
 	return func() {
 		t.Helper()
 		s.Close()
-		old := s.cmd
-		s.cmd = exec.Command(old.Path, old.Args[1:]...)
-		s.cmd.Stdout, s.cmd.Stderr = old.Stdout, old.Stderr
 		err := errors.Join(os.RemoveAll(s.data), os.CopyFS(s.data, os.DirFS(folder)))
 		if err == nil {
-			s.ended, err = testproc.Start(s.cmd)
-		}
-		if err == nil {
-			err = s.wait()
+			err = s.Restart()
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// Restart ends the process, and starts it with its data.
+func (s *Server) Restart() (err error) {
+	s.Close()
+	old := s.cmd
+	s.cmd = exec.Command(old.Path, old.Args[1:]...)
+	s.cmd.Stdout, s.cmd.Stderr = old.Stdout, old.Stderr
+	if s.ended, err = testproc.Start(s.cmd); err != nil {
+		return fmt.Errorf("etcd: %w", err)
+	}
+	return s.wait()
 }
 
 // Kill ends the process at once.

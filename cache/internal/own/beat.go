@@ -27,7 +27,7 @@ func (s *Server) Observe(v View, sent, now time.Duration) (lost []int) {
 		return nil
 	}
 	lost = s.Learn(v.Placement, now)
-	s.excuse(sent - s.lastBeat)
+	s.excuse(sent-s.lastBeat, now)
 	s.lastBeat = max(s.lastBeat, sent)
 	s.settle(v)
 	s.note(v, now)
@@ -37,14 +37,23 @@ func (s *Server) Observe(v View, sent, now time.Duration) (lost []int) {
 	return lost
 }
 
+// Saw takes the revision of a key that etcd has told of by itself: the reply of a beat may have it much later.
+func (s *Server) Saw(life place.Life, revision int64, now time.Duration) {
+	if o, known := s.beats[life]; known && revision > o.revision {
+		s.beats[life] = observed{revision, now}
+	}
+}
+
 // excuse leaves out of the members' silence what this server could not hear itself: of a time without a reply that is longer
-// than two beats, all but one beat. After an outage of all members the first one to beat waits for the others.
-func (s *Server) excuse(gap time.Duration) {
+// than two beats, all but one beat, but no more than gives the members [Config.Grace] from now on. After an outage of
+// all members the first one to beat waits for the others.
+func (s *Server) excuse(gap, now time.Duration) {
 	if gap <= 2*s.cfg.Beat() {
 		return
 	}
 	for life, o := range s.beats {
-		o.at += gap - s.cfg.Beat()
+		grace := now - s.cfg.Wait() + s.cfg.Grace()
+		o.at = max(o.at, min(o.at+gap-s.cfg.Beat(), grace))
 		s.beats[life] = o
 	}
 }

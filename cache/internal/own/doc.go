@@ -18,7 +18,8 @@
 // extends its deadline: it owns its shards until then by its own clock, counted from when the beat was
 // sent. Another member that has seen the key unchanged for 1.1 TTL by its own clock, counted from when
 // the reply came, may take the shards over, by a transaction that compares the placement and
-// that key. Time in which it had no reply itself does not count, but for a beat. When etcd is silent,
+// that key. Time in which it had no reply itself does not count, but for a beat, unless that is longer than the others
+// need to beat again. When etcd is silent,
 // promises of all members not to do so extend the deadline as a beat does.
 //
 // A grant lets a client READ until the deadline, of the server's clock. The client bounds that clock from above (package

@@ -30,6 +30,11 @@ func (c Config) Lease() time.Duration { return c.TTL - 2*c.TTL/time.Duration(c.D
 // than the TTL by the time for which the clocks of the owner and of a client may stand still.
 func (c Config) Wait() time.Duration { return c.TTL + c.TTL/10 }
 
+// Grace returns the time that the members have to beat after one in which this server heard of none. It is longer than the
+// two requests that one member of etcd after the other may leave without a reply, and so short that an election of etcd is
+// over and a takeover done within two TTLs.
+func (c Config) Grace() time.Duration { return 4 * c.Beat() }
+
 // Server is the state of one life of a server. Times are those of its own clock.
 type Server struct {
 	cfg  Config

@@ -36,6 +36,18 @@ func (s *Server) Dead(now time.Duration) (life place.Life, revision int64, ok bo
 	return place.Life{}, 0, false
 }
 
+// Due returns the time from which the next member is dead unless it beats before, and 0 if there is none that is not dead
+// already.
+func (s *Server) Due(now time.Duration) (at time.Duration) {
+	for life, o := range s.beats {
+		due := max(o.at, s.since) + s.cfg.Wait()
+		if due = max(due, s.promised[life]); life != s.life && due > now && (at == 0 || due < at) {
+			at = due
+		}
+	}
+	return at
+}
+
 // Hears reports whether a member is not known to be dead.
 func (s *Server) Hears(life place.Life, now time.Duration) bool {
 	o, known := s.beats[life]

@@ -77,6 +77,69 @@ func TestSilenceIsExcused(t *testing.T) {
 	require.Equal(t, lifeB, life)
 }
 
+// After a long silence that a server could not hear the others have some time to beat, and a beat of each silence counts.
+func TestGrace(t *testing.T) {
+	v := View{first(t, lifeB), at(1, lifeA, lifeB)}
+	beat := real.Beat()
+	s := newServing(t, lifeA, v.Placement)
+	s.Observe(v, time.Hour, time.Hour)
+	_, _, ok := s.Dead(time.Hour + real.Grace())
+	require.False(t, ok)
+	life, _ := dead(s, time.Hour+real.Grace()+1)
+	require.Equal(t, lifeB, life)
+	s.Observe(v, time.Hour+3*beat, time.Hour+3*beat)
+	_, _, ok = s.Dead(time.Hour + 6*beat)
+	require.False(t, ok)
+	life, _ = dead(s, time.Hour+6*beat+1)
+	require.Equal(t, lifeB, life)
+
+	s.Saw(lifeB, 2, 2*time.Hour)
+	s.Observe(v, 2*time.Hour, 2*time.Hour)
+	_, _, ok = s.Dead(2*time.Hour + wait)
+	require.False(t, ok, "it was heard meanwhile")
+	life, _ = dead(s, 2*time.Hour+wait+1)
+	require.Equal(t, lifeB, life)
+}
+
+// A beat that etcd tells of counts from then on, and a reply that comes later does not count again.
+func TestSaw(t *testing.T) {
+	p := first(t, lifeB)
+	s := newServing(t, lifeA, p)
+	s.Saw(lifeB, 5, 2*time.Second)
+	s.Saw(lifeB, 5, 3*time.Second)
+	s.Saw(lifeB, 4, 3*time.Second)
+	s.Saw(lifeC, 6, 3*time.Second)
+	require.False(t, s.Hears(lifeC, 3*time.Second), "it is no member")
+	hears(s, View{p, at(5, lifeA, lifeB)}, 10*time.Second)
+	_, _, ok := s.Dead(2*time.Second + wait)
+	require.False(t, ok)
+	life, revision := dead(s, 2*time.Second+wait+1)
+	require.Equal(t, lifeB, life)
+	require.Equal(t, int64(5), revision)
+}
+
+// The next member is due when it is dead unless it beats.
+func TestDue(t *testing.T) {
+	p := first(t, lifeB, lifeC)
+	s := NewServer(real, lifeA, 0)
+	require.Zero(t, s.Due(0), "it knows no members")
+	s = newServing(t, lifeA, p)
+	require.Equal(t, wait, s.Due(0))
+	s.Saw(lifeB, 2, time.Second)
+	require.Equal(t, wait, s.Due(time.Second), "of the other one, and not its own")
+	s.Saw(lifeC, 2, 2*time.Second)
+	require.Equal(t, time.Second+wait, s.Due(2*time.Second))
+	require.True(t, s.Promise(lifeA, lifeB, p.Epoch, 3*time.Second))
+	require.Equal(t, 2*time.Second+wait, s.Due(3*time.Second))
+	require.Equal(t, 3*time.Second+wait, s.Due(2*time.Second+wait), "the promise is over")
+	require.Zero(t, s.Due(3*time.Second+wait))
+
+	s = NewServer(real, lifeC, 0)
+	s.Observe(View{first(t, lifeB), at(1, lifeA, lifeB)}, 0, 0)
+	s.Observe(View{p, at(1, lifeA, lifeB, lifeC)}, time.Second, time.Second)
+	require.Equal(t, time.Second+wait, s.Due(time.Second), "it joined then")
+}
+
 // A member without a key is dead, too.
 func TestDeadWithoutKey(t *testing.T) {
 	p := first(t, lifeB)

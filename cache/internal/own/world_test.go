@@ -226,10 +226,14 @@ func (w *world) replace(read, next *place.Placement) bool {
 	return true
 }
 
-// put writes the key of a life.
+// put writes the key of a life, of which servers hear that watch etcd.
 func (w *world) put(life place.Life) {
 	w.etcd.revision++
-	w.etcd.beats[life] = w.etcd.revision
+	revision := w.etcd.revision
+	w.etcd.beats[life] = revision
+	for _, s := range w.servers {
+		w.send(atEtcd, s.host, s.on(func() { s.m.Saw(life, revision, s.now()) }))
+	}
 }
 
 // start begins another life of a server.

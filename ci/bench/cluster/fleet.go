@@ -27,12 +27,12 @@ type fleet struct {
 	program string
 	folder  string
 	host    int // of the first member: 127.0.0.host
-	etcd    *etcd.Server
+	etcd    []*etcd.Server
 	members map[string]*member
 }
 
-// newFleet starts an etcd, and members a, b and so on from an address on.
-func newFleet(program string, host, members int) (*fleet, error) {
+// newFleet starts an etcd of some members, and members a, b and so on from an address on.
+func newFleet(program string, host, etcds, members int) (*fleet, error) {
 	folder, err := os.MkdirTemp("", "bench-cluster-")
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func newFleet(program string, host, members int) (*fleet, error) {
 	f := &fleet{program: program, folder: folder, host: host, members: make(map[string]*member)}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if f.etcd, err = etcd.Run(ctx, filepath.Join(folder, "etcd"), io.Discard); err != nil {
+	if f.etcd, err = etcd.Run(ctx, filepath.Join(folder, "etcd"), io.Discard, etcds); err != nil {
 		return nil, errors.Join(err, f.close())
 	}
 	for i := range members {
@@ -59,8 +59,8 @@ func (f *fleet) close() error {
 	for _, m := range f.members {
 		m.kill()
 	}
-	if f.etcd != nil {
-		f.etcd.Close()
+	for _, e := range f.etcd {
+		e.Close()
 	}
 	return os.RemoveAll(f.folder)
 }
@@ -77,8 +77,16 @@ type member struct {
 func (f *fleet) start(i int) (*member, error) {
 	id, at := string(rune('a'+i)), fmt.Sprintf("127.0.0.%d", f.host+i)
 	m := &member{f: f, id: id, address: at + ":7481", metrics: at + ":9481"}
-	config := fmt.Appendf(nil, `{"listen": %q, "memory": "64MiB", "metrics": %q, "cluster": {"name": "bench", "id": %q, "etcd": [%q], "advertise": %q, "ttl": "%v"}}`,
-		m.address, m.metrics, id, f.etcd.URL, m.address, ttl)
+	var urls []string
+	for _, e := range f.etcd {
+		urls = append(urls, e.URL)
+	}
+	etcd, err := json.Marshal(urls)
+	if err != nil {
+		return nil, err
+	}
+	config := fmt.Appendf(nil, `{"listen": %q, "memory": "64MiB", "metrics": %q, "cluster": {"name": "bench", "id": %q, "etcd": %s, "advertise": %q, "ttl": "%v"}}`,
+		m.address, m.metrics, id, etcd, m.address, ttl)
 	file := filepath.Join(f.folder, id+".json")
 	if err := os.WriteFile(file, config, 0o600); err != nil {
 		return nil, err

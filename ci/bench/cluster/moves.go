@@ -89,11 +89,11 @@ func (f *fleet) withoutEtcd(ctx context.Context) (v []float64, err error) {
 	}
 	l := begin(ctx, c)
 	defer l.end()
-	if err := f.etcd.Signal(syscall.SIGSTOP); err != nil {
+	if err := f.etcd[0].Signal(syscall.SIGSTOP); err != nil {
 		return nil, err
 	}
 	time.Sleep(silence)
-	if err := f.etcd.Signal(syscall.SIGCONT); err != nil {
+	if err := f.etcd[0].Signal(syscall.SIGCONT); err != nil {
 		return nil, err
 	}
 	time.Sleep(ttl)

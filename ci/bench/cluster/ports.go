@@ -31,7 +31,7 @@ func ports(e harness.Env) harness.Benchmark {
 		var clients []*cache.Cluster
 		var rules []string
 		for i, members := range []int{servers, 1} {
-			f, err := newFleet(e.Rdmacached, 211+10*i, members)
+			f, err := newFleet(e.Rdmacached, 211+10*i, 1, members)
 			if err != nil {
 				return nil, err
 			}

@@ -20,7 +20,7 @@ func TestRows(t *testing.T) {
 		}
 	}
 	require.Equal(t, map[string]string{
-		"takeover": "<= 4.6", "takeover_beat": "", "move_misses": "<= 0", "move_failed": "<= 0", "move_p99": "<= 50", "move_rate": ">= 0.8",
+		"takeover": "<= 4.6", "takeover_beat": "", "takeover_leader_dead": "<= 5.8", "move_misses": "<= 0", "move_failed": "<= 0", "move_p99": "<= 50", "move_rate": ">= 0.8",
 		"etcd_stopped_misses": "<= 0", "etcd_stopped_failed": "<= 0", "three_servers": ">= 2.7",
 	}, targets)
 }

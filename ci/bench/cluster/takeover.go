@@ -2,11 +2,15 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/ci/etcd"
 )
 
 // servers is how many members a cluster has.
@@ -15,6 +19,32 @@ const servers = 3
 // killed kills one of three members, and returns the time in s from the last beat that etcd has confirmed to the first
 // change that another member executes, and in ms the time that the beat took. Then it starts the member again.
 func (f *fleet) killed(ctx context.Context) ([]float64, error) {
+	return f.killedBeside(ctx, func() error { return nil })
+}
+
+// killedWithLeader is killed together with the leader of etcd, which is started again afterwards.
+func (f *fleet) killedWithLeader(ctx context.Context) ([]float64, error) {
+	leader, err := f.leader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v, err := f.killedBeside(ctx, func() error { return leader.Signal(syscall.SIGKILL) })
+	return v, errors.Join(err, leader.Restart())
+}
+
+// leader waits until etcd has a leader, and returns it.
+func (f *fleet) leader(ctx context.Context) (*etcd.Server, error) {
+	for ctx.Err() == nil {
+		if i := slices.IndexFunc(f.etcd, (*etcd.Server).Leads); i >= 0 {
+			return f.etcd[i], nil
+		}
+		time.Sleep(poll)
+	}
+	return nil, fmt.Errorf("etcd has no leader: %w", ctx.Err())
+}
+
+// killedBeside is killed, beside something else.
+func (f *fleet) killedBeside(ctx context.Context, beside func() error) ([]float64, error) {
 	c, err := f.dial(ctx)
 	if err != nil {
 		return nil, err
@@ -46,6 +76,9 @@ func (f *fleet) killed(ctx context.Context) ([]float64, error) {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
+	}
+	if err := beside(); err != nil {
+		return nil, err
 	}
 	victim.kill()
 	if beat.IsZero() {
