@@ -27,6 +27,7 @@ require (
 	golang.org/x/sys v0.49.0
 	golang.org/x/term v0.47.0
 	golang.org/x/tools v0.51.0
+	google.golang.org/grpc v1.83.2
 )
 
 require (
@@ -61,7 +62,6 @@ require (
 	golang.org/x/text v0.43.0 // indirect; for etcd
 	google.golang.org/genproto/googleapis/api v0.0.0-20260803160001-6ac0973c030d // indirect; for etcd
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260803160001-6ac0973c030d // indirect; for etcd
-	google.golang.org/grpc v1.83.2 // indirect; for etcd
 	google.golang.org/protobuf v1.36.12 // indirect; for prometheus
 	honnef.co/go/tools v0.8.2 // indirect; for the tool staticcheck
 )

@@ -12,6 +12,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/goverbs/goverbs/cache/internal/own"
 	"github.com/goverbs/goverbs/cache/internal/place"
@@ -59,6 +61,10 @@ func openStore(cfg *Config, timeout time.Duration) *store {
 		s.endpoints = append(s.endpoints, &endpoint{stop: stop, cfg: clientv3.Config{
 			Endpoints: []string{address}, TLS: cfg.TLS, Username: cfg.User, Password: cfg.Password, Context: ctx,
 			DialTimeout: timeout, Logger: zap.NewNop(), DialKeepAliveTime: cfg.TTL, DialKeepAliveTimeout: cfg.TTL / 4,
+			DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+				Backoff:           backoff.Config{BaseDelay: timeout, Multiplier: 1.5, Jitter: 0.2, MaxDelay: cfg.TTL},
+				MinConnectTimeout: cfg.TTL, // and at most: a way that was cut may be there again
+			})},
 		}})
 	}
 	return s

@@ -69,3 +69,32 @@ func TestConnectTriesAgain(t *testing.T) {
 		require.Nil(t, e.conn)
 	}
 }
+
+// An etcd that was away for long is reached within a TTL when it is back.
+func TestConnectsAgainSoon(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := l.Addr().String()
+	require.NoError(t, l.Close())
+	s := openStore(&Config{Name: "test", Etcd: []string{"http://" + address}, TTL: 100 * time.Millisecond}, 25*time.Millisecond)
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		for ctx.Err() == nil {
+			_, err := s.read(ctx)
+			require.Error(t, err)
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+	time.Sleep(1300 * time.Millisecond)
+	l, err = net.Listen("tcp", address)
+	require.NoError(t, err)
+	require.NoError(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(500*time.Millisecond)))
+	c, err := l.Accept()
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	require.NoError(t, l.Close())
+	stop()
+	running.Wait()
+	require.NoError(t, s.close())
+}

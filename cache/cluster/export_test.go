@@ -1,6 +1,10 @@
 package cluster
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+)
 
 // SetPatience sets for how long changes of a shard wait for its next owner.
 func (c *Config) SetPatience(d time.Duration) { c.patience = d }
@@ -9,4 +13,11 @@ func (c *Config) SetPatience(d time.Duration) { c.patience = d }
 func (m *Member) Stall() (resume func()) {
 	m.mu.Lock()
 	return m.mu.Unlock
+}
+
+// Peers returns the addresses of the servers of which the member has clients.
+func (m *Member) Peers() []string {
+	m.peers.mu.Lock()
+	defer m.peers.mu.Unlock()
+	return slices.Sorted(maps.Keys(m.peers.clients))
 }

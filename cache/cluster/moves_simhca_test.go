@@ -7,12 +7,16 @@ import (
 	"encoding/json"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/cache/cluster"
+	"github.com/goverbs/goverbs/cache/internal/place"
 )
 
 // An owner that gives up a move does not begin it again: its next owner makes another request, for half as many shards.
@@ -139,4 +143,65 @@ func TestSimulatedOwnerOutOfReach(t *testing.T) {
 	require.NotZero(t, b.Status().Planned)
 	open()
 	require.Eventually(t, func() bool { return b.Status().Planned == 0 }, stuck, 5*time.Millisecond)
+}
+
+// A key that a loader has reserved stays reserved when it moves: loaders at the next owner wait, and the record is stored.
+func TestSimulatedReservationMoves(t *testing.T) {
+	r := newRig(t)
+	a := r.first()
+	first := 0 // a key of the shard that moves first
+	for place.ShardOf(key(first)) != 0 {
+		first++
+	}
+	var loads atomic.Int32
+	loading, end := make(chan struct{}, 2), make(chan struct{})
+	loader := func(c *cache.Cluster) (wait func() cache.LoaderStats) {
+		l, over := cache.NewLoader(c, cache.LoaderConfig{LoadTime: stuck}), make(chan struct{})
+		go func() {
+			defer close(over)
+			it, err := l.Load(r.ctx, key(first), time.Hour, func(context.Context) (cache.Item, error) {
+				loads.Add(1)
+				loading <- struct{}{}
+				<-end
+				return cache.Item{Value: []byte("loaded")}, nil
+			})
+			assert.NoError(t, err)
+			assert.Equal(t, "loaded", string(it.Value))
+		}()
+		return func() cache.LoaderStats {
+			<-over
+			return l.Stats()
+		}
+	}
+	c, other := r.dial(a.address), r.dial(a.address)
+	wait := loader(c)
+	<-loading
+	b := r.start("b", "127.0.0.1:0", 1)
+	b.owns(share)
+	for _, c := range []*cache.Cluster{c, other} {
+		require.Eventually(t, func() bool { return c.Server(key(first)).Address() == b.address }, stuck, time.Millisecond)
+	}
+	_, err := other.Get(r.ctx, key(first))
+	require.ErrorIs(t, err, cache.ErrNotFound)
+	waits := loader(other)
+	time.Sleep(50 * time.Millisecond)
+	close(end)
+	require.Zero(t, wait().Unstored)
+	require.Equal(t, uint64(1), waits().Waited)
+	require.Equal(t, int32(1), loads.Load())
+	it, err := other.Get(r.ctx, key(first))
+	require.NoError(t, err)
+	require.Equal(t, "loaded", string(it.Value))
+}
+
+// A member has no client of a server that is no member any more, and of none when it has ended.
+func TestSimulatedPeersLeave(t *testing.T) {
+	r := newRig(t)
+	a, b := r.pair()
+	require.Equal(t, []string{a.address}, b.Peers())
+	require.NoError(t, b.Drain(r.ctx))
+	require.NotZero(t, a.Status().Moves, "it has had a client of the other one")
+	require.Eventually(t, func() bool { return len(a.Peers()) == 0 }, stuck, time.Millisecond)
+	b.end()
+	require.Empty(t, b.Peers())
 }

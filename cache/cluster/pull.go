@@ -224,9 +224,10 @@ func (m *Member) copy(ctx context.Context, c *cache.Client, shards map[int]uint3
 				return nil, fmt.Errorf("the owner lists a key of shard %d", shard)
 			}
 			it := &server.Record{Key: l.Key, Attrs: l.Attrs, Fetched: l.Fetched, CAS: l.CAS, Left: l.Left}
-			if b := before[shard].record(l.Key); b != nil && b.CAS == l.CAS {
+			switch b := before[shard].record(l.Key); {
+			case b != nil && b.CAS == l.CAS:
 				it.Value, it.Flags = b.Value, b.Flags
-			} else {
+			case l.Attrs&wire.AttrVivified == 0: // what a loader has reserved is empty, and no READ finds it
 				missing = append(missing, l.Key)
 			}
 			one.records[string(l.Key)] = it

@@ -79,6 +79,20 @@ static void stopped(struct side *s, struct peer *p)
 	}
 }
 
+/* Messages that are under way when their queue pair is reset leave their places to others. */
+static void abandoned(struct side *s, struct peer *p)
+{
+	for (int i = 0; i < 300; i++) {
+		pair(s, p);
+		order(p, 'r');
+		obeyed(p);
+		post(s, IBV_WR_SEND, 0, LONG, 0);
+		usleep(i % 30 * 10);
+	}
+	pair(s, p);
+	messages(s, p);
+}
+
 static void refused(struct side *s, struct peer *p)
 {
 	s->peer.rkey ^= 1;
@@ -425,6 +439,7 @@ int main(int argc, char **argv)
 	ruled(&s);
 	impaired(&s);
 	stopped(&s, &p);
+	abandoned(&s, &p);
 	refused(&s, &p);
 	deregistered(&s, &p);
 	end_peer(&p);
