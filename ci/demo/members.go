@@ -65,7 +65,7 @@ func (m *member) metrics() string { return net.JoinHostPort(m.host, "9481") }
 // begin starts the server, which joins the others.
 func (m *member) begin(ctx context.Context) error {
 	config := fmt.Appendf(nil, `{"listen": %q, "memory": "16MiB", "metrics": %q, "log": "error",
-		"cluster": {"name": "demo", "id": %q, "etcd": [%q], "advertise": %[1]q, "ttl": "1s"}}`, m.address(), m.metrics(), m.id, m.etcd.URL)
+		"cluster": {"name": "demo", "id": %q, "etcd": [%q], "advertise": %[1]q, "ttl": "1s"}}`, m.address(), m.metrics(), m.id, m.etcd[0].URL)
 	file := filepath.Join(m.folder, m.id+".json")
 	if err := os.WriteFile(file, config, 0o600); err != nil {
 		return err
