@@ -109,33 +109,33 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Encode writes the message form, big endian, into b and returns its length:
+// Encode writes the message form, big endian, into b, which must have room for MessageLen
+// bytes, and returns its length:
 //
 //	"GVDC" | version 1 | kind 1 | reason 1 | MTU 1 | epoch 8 | sender 8 |
 //	session 8 | context 4 | attempt 4 | peer 4 | QPN 4 | PSN 4 | wait 4 |
 //	key 8 | GID 16 | control QPN 4 | Q_Key 4 | LID 2 | 0 2 | reply 52 | CRC-32C 4
 func (m *Message) Encode(b []byte) int {
 	be := binary.BigEndian
-	copy(b, messageMagic)
-	b[4], b[5], b[6], b[7] = messageVersion, byte(m.Kind), byte(m.Reason), byte(m.MTU)
-	be.PutUint64(b[8:], m.Epoch)
-	be.PutUint64(b[16:], m.Sender)
-	be.PutUint64(b[24:], m.Session)
-	be.PutUint32(b[32:], m.Context)
-	be.PutUint32(b[36:], m.Attempt)
-	be.PutUint32(b[40:], m.Peer)
-	be.PutUint32(b[44:], m.QPN)
-	be.PutUint32(b[48:], m.PSN)
-	be.PutUint32(b[52:], m.Wait)
-	be.PutUint64(b[56:], m.Key)
-	copy(b[64:80], m.From.GID[:])
-	be.PutUint32(b[80:], m.From.QPN)
-	be.PutUint32(b[84:], m.From.QKey)
-	be.PutUint16(b[88:], m.From.LID)
-	be.PutUint16(b[90:], 0)
-	copy(b[92:], m.Reply[:])
-	be.PutUint32(b[checksumAt:], crc32.Checksum(b[:checksumAt], castagnoli))
-	return MessageLen
+	b = append(b[:0:MessageLen], messageMagic...)
+	b = append(b, messageVersion, byte(m.Kind), byte(m.Reason), byte(m.MTU))
+	b = be.AppendUint64(b, m.Epoch)
+	b = be.AppendUint64(b, m.Sender)
+	b = be.AppendUint64(b, m.Session)
+	b = be.AppendUint32(b, m.Context)
+	b = be.AppendUint32(b, m.Attempt)
+	b = be.AppendUint32(b, m.Peer)
+	b = be.AppendUint32(b, m.QPN)
+	b = be.AppendUint32(b, m.PSN)
+	b = be.AppendUint32(b, m.Wait)
+	b = be.AppendUint64(b, m.Key)
+	b = append(b, m.From.GID[:]...)
+	b = be.AppendUint32(b, m.From.QPN)
+	b = be.AppendUint32(b, m.From.QKey)
+	b = be.AppendUint16(b, m.From.LID)
+	b = be.AppendUint16(b, 0)
+	b = append(b, m.Reply[:]...)
+	return len(be.AppendUint32(b, crc32.Checksum(b, castagnoli)))
 }
 
 // Decode takes exactly what Encode makes and returns false for anything else.

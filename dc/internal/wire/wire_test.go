@@ -1,9 +1,11 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"hash/crc32"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -23,11 +25,16 @@ func TestForms(t *testing.T) {
 	a := someAddress()
 	a.LID, a.Service = 0x0a0b, 0x1f90
 	require.Equal(t, "475644410200050000000000000000000000ffff0a4d00010a0b1f900012345600000007000000000000000900000000c5fb9ffd", hex.EncodeToString(a.Append(nil)))
+	a.Hardware, a.KeyCheck = true, 0xabcd
+	require.Equal(t, "475644410201050000000000000000000000ffff0a4d00010a0b1f9000123456000000070000000000000009abcd000009cf7c3c", hex.EncodeToString(a.Append(nil)))
 	m := someMessage()
-	var b [MessageLen]byte
-	require.Equal(t, MessageLen, m.Encode(b[:]))
-	require.Equal(t, "4756444303010003", hex.EncodeToString(b[:8]))
-	require.Len(t, b, 148)
+	m.Kind, m.Reason, m.MTU, m.From.GID = KeepAlive, Broken, 5, a.GID
+	b := bytes.Repeat([]byte{0xff}, MessageLen) // memory that had something else
+	require.Equal(t, MessageLen, m.Encode(b))
+	require.Equal(t, "4756444303020405"+"0000000000000001"+"0000000000000002"+"0000000000000003"+
+		"00000004"+"00000005"+"00000006"+"00000007"+"00000008"+"00000009"+"000000000000000a"+
+		"00000000000000000000ffff0a4d0001"+"0000000b"+"0000000c"+"000d"+"0000"+"0e"+strings.Repeat("00", AddressLen-1)+"0f8d3f6a", hex.EncodeToString(b))
+	require.Equal(t, []uint16{0x0707, 0xa83b}, []uint16{KeyCheckOf(0), KeyCheckOf(77)})
 }
 
 func TestAddressIsChecked(t *testing.T) {
@@ -100,23 +107,80 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// TestOtherVersions are refused, whole as they are: an address with the reason, a message
-// without one.
-func TestOtherVersions(t *testing.T) {
-	a, m := someAddress(), someMessage()
-	var message [MessageLen]byte
-	m.Encode(message[:])
-	for _, by := range []int{-1, 1} {
-		b := a.Append(nil)
-		b[4] += byte(by)
-		binary.BigEndian.PutUint32(b[AddressLen-4:], crc32.Checksum(b[:AddressLen-4], castagnoli))
+// sealed is a message or an address with a byte changed and the right checksum.
+func sealed(b []byte, at int, value byte) []byte {
+	b = bytes.Clone(b)
+	b[at] = value
+	binary.BigEndian.PutUint32(b[len(b)-4:], crc32.Checksum(b[:len(b)-4], castagnoli))
+	return b
+}
+
+// TestAddressValues: each field of an address has its range, whole as the address is.
+func TestAddressValues(t *testing.T) {
+	a := someAddress()
+	whole := a.Append(nil)
+	for _, v := range []struct {
+		name  string
+		at    int
+		value byte
+		ok    bool
+	}{
+		{"magic", 0, 'g', false}, {"magic", 3, 'C', false}, {"version", 4, 1, false}, {"version", 4, 3, false},
+		{"no hardware", 5, 0, true}, {"hardware", 5, 1, true}, {"hardware", 5, 2, false},
+		{"MTU", 6, 0, false}, {"MTU", 6, 1, true}, {"MTU", 6, 5, true}, {"MTU", 6, 6, false},
+		{"reserved", 7, 1, false}, {"QPN", 28, 1, false}, {"QPN", 29, 255, true}, {"reserved", 46, 1, false}, {"reserved", 47, 1, false},
+	} {
 		var got Address
-		err := got.Decode(b)
-		require.ErrorIs(t, err, ErrAddress)
-		require.ErrorContains(t, err, "version")
-		b = append([]byte(nil), message[:]...)
-		b[4] += byte(by)
-		binary.BigEndian.PutUint32(b[checksumAt:], crc32.Checksum(b[:checksumAt], castagnoli))
-		require.False(t, new(Message).Decode(b))
+		err := got.Decode(sealed(whole, v.at, v.value))
+		if v.ok {
+			require.NoError(t, err, "%s %d", v.name, v.value)
+			require.Equal(t, sealed(whole, v.at, v.value), got.Append(nil))
+			continue
+		}
+		require.ErrorIs(t, err, ErrAddress, "%s %d", v.name, v.value)
+		require.Zero(t, got)
+		if v.name == "version" {
+			require.ErrorContains(t, err, "version", "so that its reader knows the reason")
+		}
+	}
+	require.ErrorIs(t, new(Address).Decode(append(whole, 0)), ErrAddress)
+}
+
+// TestMessageValues: each field of a message has its range, whole as the message is.
+func TestMessageValues(t *testing.T) {
+	m := someMessage()
+	var whole [MessageLen]byte
+	m.Encode(whole[:])
+	for _, v := range []struct {
+		name  string
+		at    int
+		value byte
+		ok    bool
+	}{
+		{"magic", 0, 'g', false}, {"magic", 3, 'A', false}, {"version", 4, 2, false}, {"version", 4, 4, false},
+		{"kind", 5, 0, false}, {"kind", 5, byte(Connect), true}, {"kind", 5, byte(Alive), true}, {"kind", 5, byte(Alive) + 1, false},
+		{"reason", 6, 0, true}, {"reason", 6, byte(Broken), true}, {"reason", 6, byte(Broken) + 1, false},
+		{"MTU", 7, 0, false}, {"MTU", 7, 1, true}, {"MTU", 7, 5, true}, {"MTU", 7, 6, false},
+		{"QPN", 44, 1, false}, {"QPN", 45, 255, true}, {"PSN", 48, 1, false}, {"PSN", 49, 255, true},
+		{"control QPN", 80, 1, false}, {"control QPN", 81, 255, true}, {"reserved", 90, 1, false}, {"reserved", 91, 1, false},
+	} {
+		var got Message
+		b := sealed(whole[:], v.at, v.value)
+		require.Equal(t, v.ok, got.Decode(b), "%s %d", v.name, v.value)
+		if !v.ok {
+			require.Zero(t, got)
+			continue
+		}
+		var again [MessageLen]byte
+		got.Encode(again[:])
+		require.Equal(t, b, again[:], "%s %d", v.name, v.value)
+	}
+	require.False(t, new(Message).Decode(append(whole[:], 0)))
+}
+
+// TestMTUs: a code is one of five powers of two.
+func TestMTUs(t *testing.T) {
+	for m, n := range []int{0, 256, 512, 1024, 2048, 4096, 0, 255: 0} {
+		require.Equal(t, n, MTU(m).Bytes(), "code %d", m)
 	}
 }
