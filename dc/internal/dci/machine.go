@@ -5,6 +5,7 @@
 package dci
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 )
@@ -65,7 +66,7 @@ func (d *DCI) Streams() int { return len(d.streams) }
 func (d *DCI) Position(k int) uint32 { return uint32(d.tail) + uint32(k) }
 
 // idle reports whether the DCI works and serves no peer.
-func (d *DCI) idle() bool { return d.state == ready && d.peers == 0 && d.load() == 0 }
+func (d *DCI) idle() bool { return d.state == ready && d.peers == 0 }
 
 // load returns the number of requests that one posted now would stand behind.
 func (d *DCI) load() int { return d.outstanding + d.pending }
@@ -95,9 +96,8 @@ func (p *Peer) Outstanding() int { return p.outstanding }
 // Pending returns how many requests wait.
 func (p *Peer) Pending() int { return p.pending }
 
-func (p *Peer) usable() bool {
-	return p.dci != nil && p.dci.state == ready && !p.dci.streams[p.stream].failed
-}
+// usable reports whether the place of a peer that has one takes requests.
+func (p *Peer) usable() bool { return p.dci.state == ready && !p.dci.streams[p.stream].failed }
 
 // ActionKind is what the driver is asked for.
 type ActionKind uint8
@@ -211,7 +211,7 @@ func (c *Machine) choose(p *Peer) bool {
 	var best *DCI
 	for i := range c.DCIs {
 		d := &c.DCIs[i]
-		if d.state != lostDCI && (best == nil || c.better(d, best)) {
+		if d.state != lostDCI && (best == nil || d.better(best)) {
 			best = d
 		}
 	}
@@ -220,24 +220,28 @@ func (c *Machine) choose(p *Peer) bool {
 	}
 	p.dci, p.stream = best, 0
 	for s := range best.streams {
-		at, than := &best.streams[s], &best.streams[p.stream]
-		if at.failed != than.failed && than.failed || at.failed == than.failed && at.peers < than.peers {
+		if best.streams[s].better(&best.streams[p.stream]) {
 			p.stream = s
 		}
 	}
 	return true
 }
 
+// better prefers streams that work, then those with few peers.
+func (s *stream) better(than *stream) bool {
+	if s.failed != than.failed {
+		return than.failed
+	}
+	return s.peers < than.peers
+}
+
 // better prefers DCIs that work, then those with little to do, then those with
 // few peers.
-func (c *Machine) better(d, than *DCI) bool {
-	switch {
-	case (d.state == ready) != (than.state == ready):
-		return d.state == ready
-	case d.load() != than.load():
-		return d.load() < than.load()
+func (d *DCI) better(than *DCI) bool {
+	if d.Ready() != than.Ready() {
+		return d.Ready()
 	}
-	return d.peers < than.peers
+	return cmp.Or(cmp.Compare(d.load(), than.load()), cmp.Compare(d.peers, than.peers)) < 0
 }
 
 // leave parts a peer and its DCI.
@@ -272,9 +276,6 @@ func (c *Machine) line(p *Peer) {
 // unline takes a peer out of the line for room, and reports whether it was there.
 func (c *Machine) unline(p *Peer) bool {
 	d := p.dci
-	if len(d.waiting) == 0 {
-		return false
-	}
 	i := slices.Index(d.waiting, p)
 	if i < 0 {
 		return false
@@ -319,7 +320,7 @@ func (c *Machine) Withdraw(p *Peer, n int) {
 // Turn returns the next peer that waits for the DCI and how many of its requests
 // go there now, or nil. They no longer count as waiting.
 func (c *Machine) Turn(d *DCI) (*Peer, int) {
-	if d.state != ready || d.room() == 0 {
+	if d.room() == 0 {
 		return nil, 0
 	}
 	for i, p := range d.waiting {
@@ -412,7 +413,7 @@ func (c *Machine) Completed(number uint64, failed bool) (*Peer, bool) {
 	switch {
 	case d.state == failedDCI:
 		c.drained(d)
-	case d.state == ready && s.failed && !s.resetting && s.outstanding == 0:
+	case s.failed && s.outstanding == 0:
 		s.resetting = true
 		c.do(Action{Kind: ResetStream, DCI: d, Stream: p.stream})
 	}

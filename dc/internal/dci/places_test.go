@@ -150,3 +150,75 @@ func TestQuota(t *testing.T) {
 		}
 	}
 }
+
+// TestKeepsItsPlace: a target that has anything to do stays where it is, and attaches anew
+// only after that.
+func TestKeepsItsPlace(t *testing.T) {
+	c := New(2, 1, 2, 4)
+	p := &Peer{}
+	require.True(t, c.Place(p))
+	c.Settle(p)
+	require.Nil(t, p.DCI())
+	c.Settle(p)
+	posted(t, c, p, 2)
+	d := p.DCI()
+	c.Settle(p)
+	c.Enqueue(p, 2)
+	end(t, c, d, 0, false)
+	end(t, c, d, 1, false)
+	c.Settle(p)
+	require.Same(t, d, p.DCI())
+	require.Equal(t, 1, c.Live())
+	next, n := c.Turn(d)
+	require.Same(t, p, next)
+	require.Equal(t, 2, n)
+	c.Posted(p)
+	c.Posted(p)
+	require.Equal(t, 2, p.Outstanding())
+	require.EqualValues(t, 2, p.Attaches)
+	require.EqualValues(t, 2, c.Stats.Attaches)
+	end(t, c, d, 2, false)
+	end(t, c, d, 3, false)
+	require.Zero(t, c.Live())
+}
+
+// TestPlacesElsewhere: a target does not go back to a DCI that is in error.
+func TestPlacesElsewhere(t *testing.T) {
+	c := New(2, 1, 2, 4)
+	p := &Peer{}
+	posted(t, c, p, 1)
+	d := p.DCI()
+	end(t, c, d, 0, true)
+	posted(t, c, p, 1)
+	require.NotSame(t, d, p.DCI())
+}
+
+// TestNumbers: a number means one request, from its posting until its completion, also when
+// the places have been used so often that numbers begin anew.
+func TestNumbers(t *testing.T) {
+	for _, begin := range []uint64{0, 1<<placeBits - 2} {
+		c := New(2, 1, 4, 4)
+		p := &Peer{}
+		d := &c.DCIs[0]
+		d.head, d.tail = begin, begin
+		numbers := []uint64{d.Number(0), d.Number(1), d.Number(2), d.Number(3)}
+		require.Equal(t, uint32(begin+3), d.Position(3))
+		require.False(t, c.Has(numbers[0]))
+		posted(t, c, p, 3)
+		require.True(t, c.Has(numbers[0]))
+		require.True(t, c.Has(numbers[2]))
+		for _, number := range []uint64{numbers[3], uint64(uint32(numbers[0] - 1)), 1<<placeBits | numbers[0], 2<<placeBits | numbers[0]} {
+			require.False(t, c.Has(number), "%x", number)
+			_, ok := c.Completed(number, false)
+			require.False(t, ok, "%x", number)
+		}
+		for _, v := range []struct{ k, room int }{{1, 1}, {2, 1}, {0, 4}} {
+			by, ok := c.Completed(numbers[v.k], false)
+			require.True(t, ok)
+			require.Same(t, p, by)
+			require.Equal(t, v.room, d.room(), "places are free in their order")
+			_, ok = c.Completed(numbers[v.k], false)
+			require.False(t, ok, "twice")
+		}
+	}
+}

@@ -59,11 +59,11 @@ func (c *Machine) evacuate(d *DCI) {
 	}
 }
 
-// drained begins the recovery of a DCI once nothing is in it, and no reset of a
+// drained begins the recovery of a DCI in error once nothing is in it, and no reset of a
 // stream under way that would meet the next requests.
 func (c *Machine) drained(d *DCI) {
 	resetting := slices.ContainsFunc(d.streams, func(s stream) bool { return s.resetting })
-	if d.state == failedDCI && d.outstanding == 0 && !resetting {
+	if d.outstanding == 0 && !resetting {
 		d.state = recovering
 		c.do(Action{Kind: Recover, DCI: d})
 	}
