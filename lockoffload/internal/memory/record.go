@@ -108,7 +108,8 @@ func (l *Layout) TrustPair(pair []byte) Current {
 }
 
 func (l *Layout) decodeCopy(src []byte) (version uint64, body []byte, err error) {
-	if version, body, err = Decode(src); err == nil && l.Records > 1 && len(body) != l.bodySize() {
+	version, body, err = Decode(src)
+	if l.Records > 1 && len(body) != l.bodySize() {
 		err = ErrRecord
 	}
 	return version, body, err
