@@ -118,7 +118,7 @@ func (c *Initiator) replied(p *Peer, now time.Duration) {
 	p.alive = true
 	if p.rest == probed {
 		c.rests.clear(p)
-		p.rest, p.firstTry = nowhere, 0
+		p.firstTry = 0
 		c.queue(p, now)
 	}
 }
@@ -175,7 +175,7 @@ func (c *Initiator) Found(p *Peer, at wire.ControlAddress, err error, now time.D
 	case p.rest == probed:
 		p.kept = Session{}
 		c.probe(p, now)
-	case x == nil:
+	default:
 		c.lose(p, now)
 	}
 }

@@ -42,8 +42,8 @@ func (o *endings) add(key contextKey, attempt uint32, refused bool, now, lease t
 
 // refused reports whether a connect packet is a copy of one that was refused.
 func (o *endings) refused(key contextKey, attempt uint32) bool {
-	e, ok := o.ended[key]
-	return ok && e.refused && e.attempt == attempt
+	e := o.ended[key]
+	return e.refused && e.attempt == attempt
 }
 
 // late reports whether a connect packet is of a session that is over.

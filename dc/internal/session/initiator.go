@@ -154,7 +154,6 @@ type Initiator struct {
 	resets      int           // contexts in state resetting
 	lined       bool          // a target has begun to wait: dispatch looks
 	told        time.Duration // what Next has said
-	usable      int           // contexts that are not damaged
 
 	gone map[uint32]keyedAddress // of removed peers, by their numbers
 
@@ -163,7 +162,7 @@ type Initiator struct {
 
 // NewInitiator makes a machine; id distinguishes it from all others.
 func NewInitiator(id uint64, contexts int, l Limits, random func() uint32) *Initiator {
-	c := &Initiator{Limits: l, ID: id, Contexts: make([]Context, contexts), random: random, usable: contexts, gone: make(map[uint32]keyedAddress)}
+	c := &Initiator{Limits: l, ID: id, Contexts: make([]Context, contexts), random: random, gone: make(map[uint32]keyedAddress)}
 	for i := range c.Contexts {
 		c.Contexts[i].Index = i
 		c.Contexts[i].psn = random() & 0xffffff
@@ -274,7 +273,7 @@ func (c *Initiator) Enqueue(p *Peer, n int, now time.Duration) {
 			p.wanted = true
 		}
 		return
-	case c.usable == 0 && c.hopeless():
+	case c.hopeless():
 		c.fail(p, ErrNoContexts, now)
 		return
 	}

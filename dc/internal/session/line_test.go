@@ -106,6 +106,36 @@ func TestUrgency(t *testing.T) {
 	require.Positive(t, (&Peer{class: classes - 1}).urgency(30*24*time.Hour, 30*24*time.Hour), "no overflow")
 }
 
+// TestBefore: of two targets the more urgent one is served first, and the first one of equals,
+// until one has waited for the bound. Of those the first one is.
+func TestBefore(t *testing.T) {
+	const now, maxWait = time.Hour, 640 * time.Millisecond
+	waits := func(pending int32, wait time.Duration) *Peer {
+		return &Peer{pending: pending, class: classOf(pending), since: now - wait}
+	}
+	for name, v := range map[string]struct{ first, second *Peer }{
+		"more requests":             {waits(2, 0), waits(1, 60*time.Millisecond)},
+		"as urgent, and came first": {waits(1, 70*time.Millisecond), waits(2, 0)},
+		"waited for the bound":      {waits(1, maxWait), waits(32, maxWait-1)},
+		"both have, and came first": {waits(1, maxWait+1), waits(32, maxWait)},
+	} {
+		require.True(t, v.first.before(v.second, now, maxWait), name)
+		require.False(t, v.second.before(v.first, now, maxWait), name)
+		var a, b, both line
+		a.add(v.first)
+		b.add(v.second)
+		require.Same(t, v.first, a.next(&b, now, maxWait), name)
+		require.Same(t, v.first, b.next(&a, now, maxWait), name)
+		if v.first.urgency(now, maxWait) != v.second.urgency(now, maxWait) {
+			a.remove(v.first)
+			b.remove(v.second)
+			both.add(v.second)
+			both.add(v.first)
+			require.Same(t, v.first, both.next(&line{}, now, maxWait), name)
+		}
+	}
+}
+
 // firstOf returns the target of a class that came into it first.
 func firstOf(all []*Peer, like *Peer, entered map[*Peer]int) *Peer {
 	first := like

@@ -128,7 +128,6 @@ func (c *Initiator) busy(x *Context, p *Peer, current bool, m *wire.Message, now
 	if !current || x.state != connecting {
 		if wait == 0 && p.rest == postponed && p.notReady == 0 { // its turn has come
 			c.rests.clear(p)
-			p.rest = nowhere
 			c.queue(p, now)
 		}
 		return
@@ -152,7 +151,7 @@ func (c *Initiator) busy(x *Context, p *Peer, current bool, m *wire.Message, now
 
 func (c *Initiator) refused(x *Context, p *Peer, current bool, m *wire.Message, now time.Duration) {
 	switch {
-	case m.Reason == wire.StaleSession && m.Session != 0 && m.Session == p.kept.ID:
+	case m.Reason == wire.StaleSession && m.Session == p.kept.ID:
 		c.lose(p, now)
 	case !current:
 	case m.Reason == wire.StaleSession && m.Session == x.Session.ID && (x.state == attached || x.state == draining):
@@ -182,7 +181,7 @@ func (c *Initiator) recall(x *Context, p *Peer, current bool, m *wire.Message, n
 		if !x.recalled {
 			x.recalled, x.since, c.Retime = true, now, true
 		}
-		if x.outstanding == 0 && p.pending == 0 || x.used >= c.Quota {
+		if x.outstanding == 0 && p.pending == 0 {
 			x.state = draining
 			c.settle(x, now)
 		}

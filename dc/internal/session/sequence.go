@@ -54,13 +54,13 @@ func (d *departures) add(p *Peer, now, timeWait time.Duration) {
 		}
 		d.limit = max(16, 2*len(d.hosts))
 	}
-	last, known := d.hosts[p.at.GID]
-	several := known && now < last.until && (last.several || last.from != p)
+	last := d.hosts[p.at.GID]
+	several := now < last.until && (last.several || last.from != p)
 	d.hosts[p.at.GID] = departure{p, several, now + timeWait}
 }
 
 // recent reports whether late packets of another target on the same host may come.
 func (d *departures) recent(p *Peer, now time.Duration) bool {
-	e, known := d.hosts[p.at.GID]
-	return known && now < e.until && (e.several || e.from != p)
+	e := d.hosts[p.at.GID]
+	return now < e.until && (e.several || e.from != p)
 }

@@ -275,9 +275,6 @@ func (c *Initiator) ResetDone(x *Context, err error, now time.Duration) {
 		c.damaged(x, now)
 		return
 	}
-	if x.state == damaged {
-		c.usable++
-	}
 	x.resetting, x.dirty, x.failures = false, false, 0
 	switch {
 	case x.state == resetting, x.state == damaged:
@@ -285,28 +282,22 @@ func (c *Initiator) ResetDone(x *Context, err error, now time.Duration) {
 		c.serve(x, now)
 	case x.answer.Kind != 0:
 		c.do(Action{Kind: ActJoin, Context: x, Peer: x.peer, Message: x.answer})
-		x.answer = wire.Message{}
 	}
 }
 
 // damaged puts aside a context with a queue pair that could not be made ready, until it
 // is tried again.
 func (c *Initiator) damaged(x *Context, now time.Duration) {
-	if x.state != damaged {
-		c.usable--
-		// Sessions are with the queue pair, which is going to be another one.
-		for _, p := range c.peers {
-			if p != nil && p.kept.ID != 0 && int(p.kept.Context) == x.Index {
-				c.giveBack(p, now)
-			}
+	// Sessions are with the queue pair, which is going to be another one.
+	for _, p := range c.peers {
+		if p != nil && int(p.kept.Context) == x.Index {
+			c.giveBack(p, now)
 		}
 	}
-	if p := x.peer; p != nil {
-		if x.state == joining || x.state == connecting {
-			c.disconnect(p, &x.Session, wire.Broken, now)
-			c.giveBack(p, now) // what the connect packet replaces
-			p.firstTry = 0     // it was not the target that failed
-		}
+	if p := x.peer; p != nil { // that the context was to be connected to
+		c.disconnect(p, &x.Session, wire.Broken, now)
+		c.giveBack(p, now) // what the connect packet replaces
+		p.firstTry = 0     // it was not the target that failed
 		c.leave(x, now)
 	}
 	x.failures++
@@ -317,7 +308,7 @@ func (c *Initiator) damaged(x *Context, now time.Duration) {
 		c.general.add(p)
 	}
 	c.lined = true
-	if c.usable == 0 && c.hopeless() {
+	if c.hopeless() {
 		for _, p := range c.peers {
 			if p != nil && p.rest != nowhere {
 				c.fail(p, ErrNoContexts, now)

@@ -276,9 +276,24 @@ func TestSeveralLeft(t *testing.T) {
 	d.add(q, 1, timeWait)
 	require.True(t, d.recent(q, 2))
 	require.True(t, d.recent(p, 2))
+	d.add(q, 2, timeWait)
+	require.True(t, d.recent(q, 3), "and the other one still")
+	require.True(t, d.recent(q, timeWait+1))
+	require.False(t, d.recent(q, timeWait+2))
 	d.add(q, timeWait+2, timeWait)
 	require.False(t, d.recent(q, timeWait+3), "the other one was left long ago")
 	require.False(t, d.recent(p, 3*timeWait))
+}
+
+// TestDeparturesMakeRoom for others when they are old, and not before.
+func TestDeparturesMakeRoom(t *testing.T) {
+	var d departures
+	other := func(n int) *Peer { return &Peer{at: wire.ControlAddress{GID: wire.GID{14: byte(n >> 8), 15: byte(n)}}} }
+	for n := range 2000 {
+		d.add(other(n), time.Duration(n)*time.Millisecond, 100*time.Millisecond)
+		require.True(t, d.recent(other(max(n-99, 0)), time.Duration(n)*time.Millisecond), "host %d", n)
+		require.LessOrEqual(t, len(d.hosts), 2*101)
+	}
 }
 
 // TestWanted: a target that is only to be attached is not removed meanwhile, and what it

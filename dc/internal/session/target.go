@@ -279,9 +279,7 @@ func (c *Target) open(m *wire.Message, now time.Duration) {
 func (c *Target) end(s *responder, clean bool, now time.Duration) {
 	key := keyOf(&s.answer)
 	delete(c.sessions, s.id)
-	if c.contexts[key] == s {
-		delete(c.contexts, key)
-	}
+	delete(c.contexts, key)
 	c.slots[s.slot].session = nil
 	if clean {
 		c.ended.add(key, s.attempt, false, now, c.Lease)

@@ -85,7 +85,6 @@ func (c *Initiator) Tick(now time.Duration) {
 		c.rests.clear(p)
 		switch {
 		case p.rest == postponed:
-			p.rest = nowhere
 			c.queue(p, now)
 		case now >= p.firstTry+c.ConnectTimeout:
 			c.fail(p, ErrUnreachable, now)

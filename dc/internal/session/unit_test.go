@@ -371,11 +371,11 @@ func TestDisconnectsEnd(t *testing.T) {
 	b.attach(p, 3)
 	require.True(t, b.Dismiss(p, b.now))
 	b.ResetDone(&b.Contexts[0], nil, b.now)
-	told := 0
+	var told []time.Duration
 	for range 100 {
 		for _, kind := range kindsOf(b.taken()) {
 			if kind == wire.Detach {
-				told++
+				told = append(told, b.now/time.Millisecond)
 			}
 		}
 		if b.Next() == Never {
@@ -386,7 +386,8 @@ func TestDisconnectsEnd(t *testing.T) {
 	}
 	require.Equal(t, Never, b.Next())
 	require.Empty(t, b.disconnects)
-	require.Equal(t, 9, told)
+	require.Equal(t, []time.Duration{0, 10, 30, 70, 150, 310, 630, 1270, 2550}, told)
+	require.EqualValues(t, 8, b.Stats.Retransmits)
 }
 
 // TestAdmit: no request is posted while others wait for the same target.
@@ -570,9 +571,13 @@ func TestRemovedPeerElsewhere(t *testing.T) {
 	b := newBench(t, 1, nil)
 	p, other := b.peer(7), b.peer(8)
 	require.True(t, b.Remove(p, 0))
-	m := wire.Message{Kind: wire.Attached, Sender: 1, Attempt: 1, Peer: p.Number, Session: 10, From: other.at}
-	b.Received(&m, 0)
-	require.Empty(t, b.taken())
+	m := wire.Message{Kind: wire.Attached, Sender: 1, Attempt: 1, Peer: p.Number, Session: 10}
+	for n, from := range []wire.ControlAddress{other.at, {GID: other.at.GID, QPN: p.at.QPN}, {GID: p.at.GID, QPN: other.at.QPN}} {
+		m.From = from
+		b.Received(&m, 0)
+		require.Empty(t, b.taken())
+		require.EqualValues(t, n+1, b.Stats.Malformed)
+	}
 	m.From = p.at
 	b.Received(&m, 0)
 	require.Equal(t, []any{wire.Detach}, kindsOf(b.taken()))
