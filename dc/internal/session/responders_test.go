@@ -89,8 +89,8 @@ func TestPrepare(t *testing.T) {
 	require.Equal(t, wire.Attached, io.last(t).Kind)
 }
 
-// TestRepairPauses double while a responder context cannot be made ready, to a minute, and begin
-// anew when it was.
+// TestRepairPauses double while a responder context cannot be made ready, to ten seconds, and
+// begin anew when it was.
 func TestRepairPauses(t *testing.T) {
 	c, _ := newTestTarget(1)
 	now := time.Duration(0)

@@ -301,7 +301,7 @@ func (c *Initiator) damaged(x *Context, now time.Duration) {
 		c.leave(x, now)
 	}
 	x.failures++
-	x.stay = stay{state: damaged, timer: now + min(repairPause<<min(x.failures, 10), time.Minute)}
+	x.stay = stay{state: damaged, timer: now + repairPause<<min(x.failures, 10)}
 	c.Retime = true
 	for p := x.line.ages.first; p != nil; p = x.line.ages.first {
 		x.line.remove(p)

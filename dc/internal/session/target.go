@@ -292,7 +292,7 @@ func (c *Target) Ready(k int, err error, now time.Duration) {
 	s := &c.slots[k]
 	if err != nil {
 		s.failures++
-		s.repair = now + min(repairPause<<min(s.failures, 10), time.Minute)
+		s.repair = now + repairPause<<min(s.failures, 10)
 		return
 	}
 	s.failures, s.repair = 0, 0
