@@ -36,7 +36,7 @@ func TestReaderBits(t *testing.T) {
 	}
 	require.Len(t, seen, MostReaderBits/64)
 	for word := range MostReaderBits / 64 {
-		require.EqualValues(t, 1<<64-1, seen[l.ReadersOff(1)+8*word])
+		require.Equal(t, uint64(1<<64-1), seen[l.ReadersOff(1)+8*word])
 	}
 	require.False(t, l.HasReaderBit(MostReaderBits+1))
 	few := Layout{Slots: 1, Size: 8, Clients: 3}.WithDefaults()
@@ -76,7 +76,7 @@ func TestFormatOfUsedMemory(t *testing.T) {
 		l.Format(fresh, 7)
 		l.Format(used, 7)
 		require.Equal(t, fresh, used[:l.Bytes()])
-		require.EqualValues(t, 1<<64-1, LoadWord(used, l.Bytes()))
+		require.Equal(t, uint64(1<<64-1), LoadWord(used, l.Bytes()))
 	}
 }
 

@@ -35,7 +35,7 @@ func TestWhichCopyIsCurrent(t *testing.T) {
 		for _, v := range []struct {
 			versions [2]uint64
 			which    int
-		}{{[2]uint64{1, 1}, 0}, {[2]uint64{1, 2}, 1}, {[2]uint64{2, 1}, 0}} {
+		}{{[2]uint64{0, 0}, 0}, {[2]uint64{1, 1}, 0}, {[2]uint64{1, 2}, 1}, {[2]uint64{2, 1}, 0}} {
 			whole := make([]byte, l.PairSize())
 			for k, version := range v.versions {
 				c := whole[k*half:][:half]
