@@ -16,7 +16,6 @@ func (c *Initiator) resume(x *Context, p *Peer, now time.Duration) {
 	p.Stats.Resumes++
 	m := wire.Message{QPN: x.Session.QPN, MTU: x.Session.MTU, From: p.at}
 	c.do(Action{Kind: ActJoin, Again: x.dirty, Context: x, Peer: p, Message: m})
-	x.dirty = false
 }
 
 // connect sends the first connect packet of a session.
@@ -191,8 +190,7 @@ func (c *Initiator) Joined(x *Context, err error, now time.Duration) {
 		return
 	}
 	x.state, x.since = attached, now
-	c.uses++
-	x.lastUse = c.uses
+	c.use(x)
 	x.timer = x.Session.nextKeepAlive()
 	if x.Session.counts && p.pending > 0 {
 		x.timer = max(x.timer, now+x.Session.lease()/8) // they have time to tell
@@ -202,7 +200,7 @@ func (c *Initiator) Joined(x *Context, err error, now time.Duration) {
 	p.Stats.Attaches++
 	c.Retime = c.Retime || c.due(x) < c.told
 	c.do(Action{Kind: ActReady, Peer: p, Context: x})
-	c.lined = c.lined || x.empty() // it was asked for without a request, or that was taken back
+	c.lined = x.empty() // it was asked for without a request, or that was taken back
 	if x.moved {
 		x.state = draining
 		c.settle(x, now)

@@ -82,6 +82,17 @@ func TestBusyAfterRepetition(t *testing.T) {
 	require.Equal(t, []any{wire.Detach}, busy())
 }
 
+// TestGivesWayForAWhile: a silent target of which a session alone is wanted is probed too.
+func TestGivesWayForAWhile(t *testing.T) {
+	b := newBench(t, 1, nil)
+	p, other := b.peer(1), b.peer(2)
+	b.Enqueue(p, 0, b.now)
+	b.Enqueue(other, 1, b.now)
+	b.tick()
+	require.Contains(t, kindsOf(b.tick()), any(wire.Probe))
+	require.Equal(t, probed, p.rest)
+}
+
 // TestGivesWayUnwanted: a silent target that is not wanted any more when others want its
 // context waits for nothing, so that it can be removed.
 func TestGivesWayUnwanted(t *testing.T) {

@@ -35,6 +35,43 @@ func TestIdleStays(t *testing.T) {
 	require.Same(t, y, r.ctx)
 }
 
+// TestWaitsForItsContext: a target with a session of a context waits for that one, and not for
+// others that have less to do, until it has waited for too long.
+func TestWaitsForItsContext(t *testing.T) {
+	for waits, elsewhere := range map[time.Duration]bool{time.Second - 1: false, time.Second: true} {
+		b := newBench(t, 2, func(l *Limits) { l.Hold = time.Hour })
+		p, q, later := b.peer(1), b.peer(2), b.peer(3)
+		x := b.attach(p, 3)
+		y := b.attach(q, 4)
+		b.Posted(y, 1, 1)
+		b.moved(b.peer(4), 5)
+		b.Posted(x, 1, 1)
+		begin := b.now
+		b.Enqueue(p, 1, b.now)
+		b.now = begin + waits
+		b.Enqueue(later, 1, b.now)
+		b.Completed(y, 1, false, b.now)
+		require.Equal(t, elsewhere, y.peer == p, "after %v", waits)
+		require.Equal(t, elsewhere, y.peer != later)
+	}
+}
+
+// TestStaleInLine: a target that hears, while it waits for any context, that a session is over
+// keeps its place.
+func TestStaleInLine(t *testing.T) {
+	b := newBench(t, 1, nil)
+	x := b.attach(b.peer(1), 3)
+	b.Posted(x, 1, 1)
+	p, q := b.peer(2), b.peer(3)
+	p.kept = Session{ID: 8, Attempt: 1}
+	b.now = time.Second // it has lapsed
+	b.Enqueue(p, 1, b.now)
+	b.Enqueue(q, 1, b.now)
+	b.said(p, wire.Message{Kind: wire.Refused, Reason: wire.StaleSession, Attempt: 1, Session: 8})
+	b.Completed(x, 1, false, b.now)
+	require.Same(t, p, x.peer)
+}
+
 // TestWaitsForReset: a target that waits for the context of its session goes elsewhere when
 // that makes no progress for a while, and not because it is being reset after a busy reply
 // of its target.

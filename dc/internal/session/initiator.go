@@ -41,8 +41,8 @@ type stay struct {
 	Session Session
 
 	state contextState
-	// dirty: the queue pair is still connected to the last target, with a session
-	// that is kept.
+	// dirty: the context has left its last target, with a session that is kept, and the
+	// queue pair is still connected to it.
 	dirty bool
 	// resetting: it is being made ready while the connect packet is under way.
 	resetting bool
@@ -218,8 +218,7 @@ func (c *Initiator) Posted(x *Context, n, packets int) {
 	first := x.outstanding == 0
 	x.outstanding += n
 	x.number(packets)
-	c.uses++
-	x.lastUse = c.uses
+	c.use(x)
 	if x.recalled || c.wanted(x) {
 		x.used += n
 		if x.used >= c.Quota {
@@ -227,6 +226,12 @@ func (c *Initiator) Posted(x *Context, n, packets int) {
 		}
 		c.Retime = c.Retime || first && c.due(x) < c.told
 	}
+}
+
+// use makes a context the most recently used one.
+func (c *Initiator) use(x *Context) {
+	c.uses++
+	x.lastUse = c.uses
 }
 
 // Allow returns how many of n requests may be posted to a context that has place for
@@ -286,7 +291,6 @@ func (c *Initiator) Enqueue(p *Peer, n int, now time.Duration) {
 		c.probe(p, now)
 	default:
 		c.queue(p, now)
-		c.dispatch(now)
 	}
 }
 

@@ -116,11 +116,7 @@ func (c *Initiator) confirmed(x *Context, p *Peer, current bool, m *wire.Message
 	if age > s.Lease || at <= s.heard {
 		return
 	}
-	s.heard = at
-	if current {
-		x.timer = s.nextKeepAlive()
-		c.Retime = true
-	}
+	s.heard = at // which keepAlive sees
 }
 
 func (c *Initiator) busy(x *Context, p *Peer, current bool, m *wire.Message, now time.Duration) {

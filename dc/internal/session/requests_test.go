@@ -91,6 +91,29 @@ func TestAttachOfAttached(t *testing.T) {
 	require.Zero(t, b.Allow(x, 5, 5))
 }
 
+// TestLive: a context has a session from when it is connected until all requests have ended.
+func TestLive(t *testing.T) {
+	b := newBench(t, 1, nil)
+	p := b.peer(1)
+	x := &b.Contexts[0]
+	step := func(live bool, do func()) {
+		t.Helper()
+		do()
+		require.Equal(t, live, x.Live())
+		require.Equal(t, live, b.Counted().Live == 1)
+	}
+	step(false, func() { b.Enqueue(p, 1, b.now) })
+	step(false, func() { b.answer(p, 3) })
+	step(true, func() { b.Joined(x, nil, b.now) })
+	b.Took(p, 1)
+	step(true, func() { b.Posted(x, b.Quota, 1) })
+	b.Enqueue(b.peer(2), 1, b.now)
+	step(true, func() { b.Posted(x, b.Quota, 1) })
+	require.Equal(t, draining, x.state)
+	step(true, func() { b.Completed(x, 1, true, b.now) })
+	step(false, func() { b.Completed(x, 2*b.Quota-1, true, b.now) })
+}
+
 // TestAbortOfNothing changes nothing: a session without requests stays, and so does what
 // waits for one.
 func TestAbortOfNothing(t *testing.T) {

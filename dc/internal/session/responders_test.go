@@ -26,6 +26,7 @@ func TestTargetCounts(t *testing.T) {
 	require.EqualValues(t, 1, sender)
 	c.Received(from(2, wire.Connect), 1)
 	require.Equal(t, wire.Busy, io.sent[1].Kind)
+	require.Len(t, c.waiters, 1)
 	require.EqualValues(t, 10, io.sent[1].Wait, "milliseconds; 0 says that its turn has come")
 	c.Received(from(1, wire.Attached), 2)
 	c.Received(of(c, session, from(1, wire.Detach)), 3)
@@ -137,6 +138,7 @@ func TestWaitersByAddress(t *testing.T) {
 		c.Received(from(1, wire.Connect), 0)
 		session := io.last(t).Session
 		c.Received(connect(2, 20), 0)
+		c.Received(connect(2, 20), 0) // again
 		c.Received(of(c, session, from(1, wire.Detach)), 0)
 		c.Ready(0, nil, 0)
 		c.Received(v.second, v.after)

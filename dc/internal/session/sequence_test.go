@@ -122,3 +122,12 @@ func TestNumbersOfLongSession(t *testing.T) {
 	require.Same(t, p, x.peer)
 	require.Less(t, (x.Session.PSN-last)&0xffffff, uint32(200), "it begins at %x behind %x", x.Session.PSN, last)
 }
+
+// TestFirstNumber of a queue pair is not easily guessed.
+func TestFirstNumber(t *testing.T) {
+	c := NewInitiator(1, 1, Limits{Quota: 1}, func() uint32 { return 0xff123456 })
+	p := c.AddPeer(PeerAddress{})
+	p.alive = true
+	c.Enqueue(p, 1, 0)
+	require.EqualValues(t, 0x123456+1+0x56, p.ctx.Session.PSN)
+}

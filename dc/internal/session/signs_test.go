@@ -56,6 +56,27 @@ func TestKeepAliveIsRepeated(t *testing.T) {
 	require.LessOrEqual(t, n, 10)
 }
 
+// TestKeepAliveWithReply is sent once in an eighth to three eighths of the lease.
+func TestKeepAliveWithReply(t *testing.T) {
+	b := newBench(t, 1, nil)
+	p := b.peer(1)
+	x := b.attach(p, 3)
+	var sent []time.Duration
+	for b.now < 10*time.Minute {
+		for _, a := range b.tick() {
+			require.Equal(t, wire.KeepAlive, a.Message.Kind)
+			sent = append(sent, b.now)
+			b.now += time.Millisecond
+			require.Empty(t, b.said(p, wire.Message{Kind: wire.Alive, Attempt: x.Session.Attempt, Session: 3, Wait: a.Message.Wait}))
+		}
+	}
+	require.Greater(t, len(sent), 20)
+	for n, at := range sent[1:] {
+		require.GreaterOrEqual(t, at-sent[n], x.Session.lease()/8)
+		require.LessOrEqual(t, at-sent[n], 3*x.Session.lease()/8)
+	}
+}
+
 // TestLapsedSession: one of which the target has not heard for half of the lease is not
 // kept, and one that was kept is not taken up, but replaced.
 func TestLapsedSession(t *testing.T) {
@@ -148,7 +169,8 @@ func TestNoReceiveAgain(t *testing.T) {
 		b.answer(p, session)
 		b.Joined(x, nil, b.now)
 		b.Took(p, p.Pending())
-		b.Posted(x, 1, 1)
+		b.Posted(x, 2, 2)
+		b.NotReady(x, 1, b.now)
 		b.NotReady(x, 1, b.now)
 		b.ResetDone(x, nil, b.now)
 		b.taken()
@@ -205,6 +227,7 @@ func TestBrokenAreTold(t *testing.T) {
 		return reasons
 	}
 	require.Equal(t, []wire.Reason{wire.Broken}, told())
+	require.EqualValues(t, 1, p.Stats.Waits, "it has failed, and does not wait again")
 	b.ResetDone(&b.Contexts[0], errors.New("no queue pair"), b.now)
 	x := b.attach(q, 4)
 	b.Posted(x, 1, 1)
@@ -230,6 +253,7 @@ func TestKeptElsewhere(t *testing.T) {
 	require.EqualValues(t, 3, p.kept.ID)
 	b.Found(p, wire.ControlAddress{QPN: 77}, nil, b.now)
 	require.Zero(t, p.kept.ID)
+	require.Empty(t, b.taken())
 
 	b = newBench(t, 1, nil)
 	p, q = b.peer(1), b.peer(2)

@@ -81,9 +81,10 @@ func TestFind(t *testing.T) {
 	c, io := newTestTarget(1)
 	c.Received(from(1, wire.Connect), 0)
 	right := from(1, wire.KeepAlive)
-	right.Session, right.Epoch = io.last(t).Session, c.Epoch
+	right.Session, right.Epoch, right.Wait = io.last(t).Session, c.Epoch, 77
 	c.Received(right, 0)
 	require.Equal(t, wire.Alive, io.last(t).Kind)
+	require.EqualValues(t, 77, io.last(t).Wait, "the time of the keep-alive")
 	for name, change := range map[string]func(*wire.Message){
 		"session": func(m *wire.Message) { m.Session++ },
 		"epoch":   func(m *wire.Message) { m.Epoch++ },

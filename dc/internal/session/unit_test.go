@@ -283,6 +283,7 @@ func TestSearch(t *testing.T) {
 	require.Equal(t, wire.ControlAddress{QPN: 8, QKey: 80}, as[0].To)
 	require.EqualValues(t, 2, as[0].Message.Attempt)
 	require.NotEqual(t, psn, as[0].Message.PSN)
+	require.Equal(t, []any{wire.Connect}, kindsOf(b.tick()), "no question after one packet")
 	b.Received(&wire.Message{Kind: wire.Attached, Sender: 1, Attempt: 1, Session: 5, From: wire.ControlAddress{QPN: 7}}, b.now)
 	require.Equal(t, connecting, p.ctx.state, "the old place is out")
 	b.Received(&wire.Message{Kind: wire.Attached, Sender: 1, Attempt: 2, Session: 6, Epoch: 3, From: wire.ControlAddress{QPN: 8}}, b.now)
@@ -330,6 +331,17 @@ func TestWithdraw(t *testing.T) {
 	b.Withdraw(p, 0, true)
 	require.False(t, p.Waiting())
 	require.Zero(t, b.waiting)
+	for _, p := range []*Peer{p, b.newPeer(3)} { // in line, or asked whether it is there
+		b.Enqueue(p, 0, 0)
+		b.Enqueue(p, 1, 0)
+		b.Withdraw(p, 1, false)
+		require.True(t, p.Waiting(), "a session is wanted still")
+		b.Enqueue(p, 1, 0)
+		b.Withdraw(p, 0, true)
+		require.True(t, p.Waiting(), "a request waits still")
+		b.Withdraw(p, 1, false)
+		require.False(t, p.Waiting())
+	}
 }
 
 // TestStuck: a target that waits for a context that makes no progress with its own target is
