@@ -33,3 +33,34 @@ func TestDamagedWhileConnecting(t *testing.T) {
 	}
 	require.Equal(t, []uint64{0, 9}, ended)
 }
+
+// TestDamagedBeforeAttach: a target of which a session alone is wanted waits for another context.
+func TestDamagedBeforeAttach(t *testing.T) {
+	b := newBench(t, 1, nil)
+	x := b.attach(b.peer(1), 3)
+	q := b.peer(2)
+	b.Enqueue(q, 0, b.now)
+	require.True(t, x.resetting)
+	b.ResetDone(x, errors.New("no"), b.now)
+	require.True(t, q.Waiting())
+	b.until(ActReset)
+	b.ResetDone(x, nil, b.now)
+	require.Same(t, q, x.peer)
+}
+
+// TestDamagedWithLine: targets that wait for a context that cannot be made ready are served by
+// another one that is empty.
+func TestDamagedWithLine(t *testing.T) {
+	b := newBench(t, 2, nil)
+	p, q, r := b.peer(1), b.peer(2), b.peer(3)
+	x, y := b.attach(p, 3), b.attach(q, 4)
+	b.Posted(y, 1, 1)
+	b.Enqueue(r, 1, b.now)
+	require.True(t, x.resetting)
+	b.Enqueue(p, 1, b.now)
+	require.Same(t, &x.line, p.line)
+	b.Completed(y, 1, false, b.now)
+	b.Withdraw(r, 1, false)
+	b.ResetDone(x, errors.New("no"), b.now)
+	require.Same(t, y, p.ctx)
+}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -59,12 +60,31 @@ func TestNoLease(t *testing.T) {
 	require.Empty(t, b.taken())
 }
 
-// TestEarlyTicks do nothing: a keep-alive is sent when it is due, and again after a while.
+// TestEarlyTicks do nothing: a message is sent when it is due, and again after a while. So is
+// a context repaired.
 func TestEarlyTicks(t *testing.T) {
 	b := newBench(t, 1, nil)
+	early := func() {
+		t.Helper()
+		b.Tick(b.Next() - 1)
+		require.Empty(t, b.taken())
+	}
+	p := b.peer(2)
+	b.Enqueue(p, 1, b.now)
+	b.taken()
+	early()
+	require.Equal(t, []any{wire.Connect}, kindsOf(b.tick()))
+	b.connected(p, 9, 1, 0)
+	b.taken()
+	require.True(t, b.Remove(p, b.now))
+	b.disconnects = nil
+	b.taken()
+	b.ResetDone(&b.Contexts[0], errors.New("no queue pair"), b.now)
+	early()
+	require.Equal(t, []any{ActReset}, kindsOf(b.tick()))
+	b.ResetDone(&b.Contexts[0], nil, b.now)
 	b.attach(b.peer(1), 3)
-	b.Tick(b.Next() - 1)
-	require.Empty(t, b.taken())
+	early()
 	require.Equal(t, []any{wire.KeepAlive}, kindsOf(b.tick()))
 	b.Tick(b.now)
 	require.Empty(t, b.taken())

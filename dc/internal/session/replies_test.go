@@ -115,6 +115,7 @@ func TestBusy(t *testing.T) {
 		require.GreaterOrEqual(t, b.now-before, 200*time.Millisecond)
 		require.Less(t, b.now-before, 600*time.Millisecond)
 	}
+	require.Equal(t, []any{wire.Connect}, kindsOf(b.tick()), "it has replied until now, so it is not given up")
 	b.Withdraw(p, 1, false)
 	busy(b, p, x.Session.Attempt, time.Second)
 	require.False(t, p.Waiting())
@@ -205,6 +206,25 @@ func TestRecall(t *testing.T) {
 	b.Completed(x, b.Quota-1, false, b.now)
 	require.Equal(t, []any{wire.Detach, ActReset}, kindsOf(b.taken()), "though nobody waits here")
 	require.True(t, p.Waiting())
+}
+
+// TestSessionsOfTwoTargets may have the same number.
+func TestSessionsOfTwoTargets(t *testing.T) {
+	b := newBench(t, 1, nil)
+	p, q := b.peer(1), b.peer(2)
+	x := b.attach(q, 3)
+	b.Posted(x, 1, 1)
+	m := wire.Message{Kind: wire.Recall, Attempt: x.Session.Attempt, Session: 3}
+	as := b.said(p, m)
+	require.Equal(t, []any{wire.Detach}, as, "what gave it was lost")
+	require.False(t, x.recalled)
+	m.Kind, m.Reason = wire.Refused, wire.StaleSession
+	require.Empty(t, b.said(p, m))
+	m.Kind = wire.Attached
+	require.Empty(t, b.said(p, m), "a copy of what is given back")
+	b.said(p, wire.Message{Kind: wire.Detached, Attempt: m.Attempt, Session: 3})
+	require.Equal(t, []any{wire.Detach}, b.said(p, m))
+	require.True(t, x.Attached())
 }
 
 // TestSearchWithoutContext: the service of a target that does not reply to a probe is asked too.

@@ -123,6 +123,28 @@ func TestNumbersOfLongSession(t *testing.T) {
 	require.Less(t, (x.Session.PSN-last)&0xffffff, uint32(200), "it begins at %x behind %x", x.Session.PSN, last)
 }
 
+// TestNumbersAfterResume: a session that is taken up goes on with its own numbers, and the next
+// new one begins behind the highest of all.
+func TestNumbersAfterResume(t *testing.T) {
+	b := newBench(t, 1, nil)
+	p, q, r := b.peer(1), b.peer(2), b.peer(3)
+	x := b.attach(p, 3)
+	next := x.Session.PSN
+	b.moved(q, 4)
+	b.Posted(x, 1, 1000)
+	b.Completed(x, 1, false, b.now)
+	highest := x.Session.PSN
+	b.Enqueue(p, 1, b.now)
+	b.Joined(x, nil, b.now)
+	require.Equal(t, next, x.Session.PSN)
+	b.Took(p, 1)
+	b.Posted(x, 1, 1)
+	b.Completed(x, 1, false, b.now)
+	b.Enqueue(r, 1, b.now)
+	require.Same(t, r, x.peer)
+	require.Less(t, (x.Session.PSN-highest-1)&0xffffff, uint32(200))
+}
+
 // TestFirstNumber of a queue pair is not easily guessed.
 func TestFirstNumber(t *testing.T) {
 	c := NewInitiator(1, 1, Limits{Quota: 1}, func() uint32 { return 0xff123456 })

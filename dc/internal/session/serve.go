@@ -12,9 +12,7 @@ import (
 
 // queue lets a target wait for a context, and serves it if there is one.
 func (c *Initiator) queue(p *Peer, now time.Duration) {
-	others := c.lined
 	c.wait(p, now, now)
-	c.lined = others // dispatch need not look: queue does
 	x := c.home(p, now)
 	if x == nil {
 		c.schedule(now)
@@ -26,7 +24,6 @@ func (c *Initiator) queue(p *Peer, now time.Duration) {
 // wait puts a target into its line.
 func (c *Initiator) wait(p *Peer, since, now time.Duration) {
 	p.since = since
-	c.lined = true
 	c.waiting++
 	p.Stats.Waits++
 	c.Stats.Waits++
@@ -326,7 +323,7 @@ const (
 // hopeless reports whether all contexts have failed again and again.
 func (c *Initiator) hopeless() bool {
 	for i := range c.Contexts {
-		if x := &c.Contexts[i]; x.state != damaged || x.failures < lastRepair {
+		if c.Contexts[i].failures < lastRepair {
 			return false
 		}
 	}

@@ -205,11 +205,11 @@ func (c *Target) superseded(m *wire.Message, now time.Duration) bool {
 	key := keyOf(m)
 	if s := c.contexts[key]; s != nil {
 		switch ahead := int32(m.Attempt - s.attempt); {
+		case ahead < 0:
+			return true // a late copy
 		case ahead == 0:
 			c.io.Send(m.From, &s.answer)
 			return true
-		case ahead < 0:
-			return true // a late copy
 		}
 		// The initiator context has been reset meanwhile: it serves one session at
 		// a time. One that was kept left nothing under way.
