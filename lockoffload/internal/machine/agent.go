@@ -123,11 +123,6 @@ func (c *Agent) Submit(now time.Duration, j, peer int32, msg []byte) {
 	at := int32(r.Seq % uint64(c.Limits.Window))
 	e := &p.entries[at]
 	switch {
-	case e.seq == r.Seq && e.running:
-		c.Stats.Repeated++ // its reply is to come
-	case e.seq == r.Seq:
-		c.Stats.Repeated++
-		c.send(peer, at)
 	case e.seq > r.Seq:
 		c.Stats.Unknown++
 		at = int32(c.Limits.Window)
@@ -135,6 +130,11 @@ func (c *Agent) Submit(now time.Duration, j, peer int32, msg []byte) {
 			p.entries[at].seq = r.Seq
 			c.replyStatus(peer, at, wire.ChainUnknown, 0)
 		}
+	case e.seq == r.Seq && e.running:
+		c.Stats.Repeated++ // its reply is to come
+	case e.seq == r.Seq:
+		c.Stats.Repeated++
+		c.send(peer, at)
 	default:
 		// The last SEND from this entry may have no completion yet, but its
 		// reply has arrived: the client would not have gone on without it.

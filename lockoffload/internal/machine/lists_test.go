@@ -2,6 +2,7 @@ package machine
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -72,10 +73,8 @@ func TestListsOfAcquire(t *testing.T) {
 		require.Equal(t, v.lists, got, name)
 		require.Equal(t, m.Grant.tag, memory.LoadWord(b.s.mem, b.s.l.LockOff(0)))
 		require.False(t, m.Missed, name)
-		require.Equal(t, Counts{Tries: 1, Acquired: 1}, m.Count, name)
-		if m.Token {
-			require.EqualValues(t, 1, m.Grant.Token)
-		}
+		require.Equal(t, m.Token, m.Grant.Token == 1, name)
+		require.Equal(t, !m.Token, m.Grant.Token == 0, name)
 		if m.Data {
 			cur, err := m.Decode()
 			require.NoError(t, err)
@@ -84,6 +83,7 @@ func TestListsOfAcquire(t *testing.T) {
 		v, err := m.Step()
 		require.NoError(t, err)
 		require.Equal(t, Done, v, "it has the lock")
+		require.Equal(t, Counts{Tries: 1, Acquired: 1}, m.Count, name)
 	}
 }
 
@@ -153,4 +153,127 @@ func TestCountsOfReads(t *testing.T) {
 	_, err := b.run(t, m)
 	require.NoError(t, err)
 	require.Equal(t, Counts{TwoStep: 1, Tries: 1, Acquired: 1}, m.Count)
+}
+
+// A caller that gives up a lock when it has it gives it back, once.
+func TestUndoOfHeld(t *testing.T) {
+	for _, owner := range []uint16{1, 520} { // the second one has no bit among the readers
+		for _, shared := range []bool{false, true} {
+			b := newBenchOf(memory.Layout{Slots: 1, Size: 8, Clients: 520})
+			lock := Acquire{Tags: &memory.Tagger{Owner: owner, Epoch: 1}}
+			var m Machine = &lock
+			if shared {
+				m = &AcquireShared{Acquire: lock}
+			}
+			v, err := m.Undo()
+			require.NoError(t, err)
+			require.Equal(t, Done, v, "it has not begun")
+			_, err = b.run(t, m)
+			require.NoError(t, err)
+			v, err = m.Undo()
+			require.NoError(t, err)
+			require.Equal(t, Last, v)
+			for x := (&simList{w: m.Base(), ops: m.Base().Ops}); !b.s.execute(x); {
+			}
+			require.NoError(t, m.Base().Settled())
+			require.NoError(t, b.s.free())
+			v, err = m.Undo()
+			require.NoError(t, err)
+			require.Equal(t, Done, v)
+		}
+	}
+}
+
+// A holder commits as often as it likes, and gives nothing back with that.
+func TestCommitUnderLock(t *testing.T) {
+	b := newBench()
+	for version := range uint64(3) {
+		m := &Once{}
+		b.prepare(m)
+		m.Load(1)
+		_, err := b.run(t, m)
+		require.NoError(t, err)
+		old, err := m.Decode()
+		require.NoError(t, err)
+		require.Equal(t, version, old.Version)
+		w := &Once{}
+		b.prepare(w)
+		w.L.Stage(w.Next(), &old)
+		w.L.Put(w.Next(), 1, version+1, []byte{byte(version)})
+		mem := w.Mem
+		w.Commit(1, &old)
+		require.True(t, w.Wrote)
+		ops := w.Ops
+		require.Equal(t, []OpKind{OpWrite}, shape(ops))
+		for x := (&simList{w: &Work{Mem: mem}, ops: ops}); !b.s.execute(x); {
+		}
+		require.NoError(t, w.Settled())
+		now, err := b.s.current(1)
+		require.NoError(t, err)
+		r, err := b.s.l.Record(&now, 1)
+		require.NoError(t, err)
+		require.Equal(t, memory.Content{Version: version + 1, Data: []byte{byte(version)}}, r)
+	}
+}
+
+// A record that cannot be, in copies that are whole, is an error of what looks at it, which
+// writes nothing, gives its lock back and has no data. So are copies that are not whole.
+func TestDamagedSlot(t *testing.T) {
+	tags := &memory.Tagger{Owner: 1, Epoch: 1}
+	for name, damage := range map[string]func(b *bench){
+		"copies": func(b *bench) {
+			b.s.mem[b.s.l.CopyOff(0, 0)] ^= 1
+			b.s.mem[b.s.l.CopyOff(0, 1)] ^= 1
+		},
+		"record": func(b *bench) {
+			for k := range 2 {
+				c := b.s.mem[b.s.l.CopyOff(0, k):][:b.s.l.CopyStride()]
+				storeWord(c, memory.HeaderSize+8, 17) // the length of the first record
+				b.s.l.Seal(c, uint64(k))
+			}
+		},
+	} {
+		for _, form := range []Protocol{ProtocolRead, ProtocolReadChain, ProtocolReadLocked} {
+			b := newBench()
+			damage(b)
+			m := &Reader{Acquire: Acquire{Tags: tags, Data: true, Reading: true}, Protocol: form, Accesses: readsOf(0)}
+			m.Accesses[0].Version, m.Accesses[0].Data = 7, []byte("?")
+			_, err := b.run(t, m)
+			require.ErrorIs(t, err, memory.ErrRecord, "%s %d", name, form)
+			require.Equal(t, readsOf(0)[0].Kind, m.Accesses[0].Kind)
+			require.Equal(t, "?", string(m.Accesses[0].Data), "%s %d", name, form)
+			require.NoError(t, b.s.free())
+		}
+		b := newBench()
+		damage(b)
+		m := &changer{Chain: Chain{Acquire: Acquire{Tags: tags, Data: true}, Accesses: append(readsOf(0), Access{Kind: wire.AccessWrite, Record: 1})}, Allowed: func() error { return nil }}
+		ops, err := b.run(t, m)
+		require.ErrorIs(t, err, memory.ErrRecord, name)
+		require.Zero(t, writes(ops))
+		require.NoError(t, b.s.free())
+	}
+}
+
+// A READ may take as long as it likes where no lease bounds it.
+func TestLateReads(t *testing.T) {
+	for _, v := range []struct {
+		inTime, took time.Duration
+		torn         uint64
+	}{{0, time.Hour, 0}, {time.Second, time.Second, 0}, {time.Second, time.Second + 1, 1}} {
+		b := newBench()
+		m := b.prepare(&Reader{Acquire: Acquire{Tags: &memory.Tagger{Owner: 1, Epoch: 1}, Data: true, Reading: true}, Accesses: readsOf(0), InTime: v.inTime}).(*Reader)
+		_, err := m.Step()
+		require.NoError(t, err)
+		for x := (&simList{w: m.Base(), ops: m.Ops}); !b.s.execute(x); {
+		}
+		m.Took = v.took
+		_, err = m.Step()
+		require.NoError(t, err)
+		require.Equal(t, v.torn, m.Count.Torn, "%v of %v", v.took, v.inTime)
+	}
+	for lease, want := range map[time.Duration]time.Duration{
+		-1: 100 * time.Millisecond, 0: 100 * time.Millisecond, 200 * time.Millisecond: 50 * time.Millisecond, time.Minute: 100 * time.Millisecond,
+	} {
+		require.Equal(t, want, ReadTime(lease), "lease of %v", lease)
+	}
 }

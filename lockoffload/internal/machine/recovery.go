@@ -104,9 +104,6 @@ func (m *Recovery) collect(slot int) {
 		if len(m.Ops) >= memory.LocalWords {
 			return
 		}
-		if theirs == 0 {
-			continue
-		}
 		off := m.L.ReadersOff(slot) + 8*i
 		if left := memory.LoadWord(m.Region, off) & theirs; left != 0 {
 			m.fetchAdd(off, -left)

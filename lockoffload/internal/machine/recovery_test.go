@@ -41,6 +41,9 @@ func TestRecoveryOfMany(t *testing.T) {
 	m := (&Recovery{Region: mem}).DeadSessions(l, dead...)
 	lists, _, err := b.lists(t, m)
 	require.NoError(t, err)
+	for _, ops := range lists {
+		require.LessOrEqual(t, len(ops), memory.LocalWords, "all results have room")
+	}
 	ops := slices.Concat(lists...)
 	require.Equal(t, OpRead, ops[0].Kind, "first of all what is on its way comes in")
 	require.Len(t, ops, 1+21+2+2*words)
