@@ -100,9 +100,11 @@ func TestAgentPauses(t *testing.T) {
 	b := newAgentBench(t, 8)
 	b.submit(0, b.client(7), wire.ChainRequest{Seq: 1, Deadline: 500})
 	now := time.Duration(0)
+	b.submit(0, b.client(8), wire.ChainRequest{Seq: 1, Deadline: 500}) // waits for the first one
 	for _, most := range []time.Duration{10, 20, 40, 40, 40} {
 		b.done(now, 99)
 		require.Empty(t, b.Ops)
+		require.Empty(t, b.Outs)
 		at := b.Rings()
 		require.GreaterOrEqual(t, at-now, most*time.Microsecond/2)
 		require.LessOrEqual(t, at-now, most*time.Microsecond)
@@ -112,6 +114,112 @@ func TestAgentPauses(t *testing.T) {
 		b.Turn(now)
 		require.Len(t, b.Ops, 1)
 	}
+	require.Equal(t, 500*time.Microsecond, b.Rings(), "while the device is at work only deadlines count")
+}
+
+// A chain that has waited for another one is eager as it begins, and has another tag.
+func TestAgentIsEagerLater(t *testing.T) {
+	b := newAgentBench(t, 8)
+	b.Limits.Eager = 5 * time.Microsecond
+	r := wire.ChainRequest{Seq: 1, Shared: true}
+	b.submit(0, b.client(7), r)
+	b.submit(0, b.client(8), wire.ChainRequest{Seq: 1})
+	tag := b.jobs[0].tag
+	const later = 100 * time.Microsecond
+	b.done(later, 0)
+	b.done(later, tag)
+	b.done(later, 0) // the lock is free for a moment
+	for range 3 {
+		require.Equal(t, OpCmpSwap, b.Ops[0].Kind)
+		require.NotEqual(t, tag, b.Ops[0].B)
+		tag = b.Ops[0].B
+		b.done(later, 99)
+		require.Len(t, b.Ops, 1)
+	}
+	b.done(later+b.Limits.Eager, 99)
+	require.Empty(t, b.Ops)
+}
+
+// One lock serves sixteen chains, and none of which the time is over.
+func TestAgentCarriesSoMany(t *testing.T) {
+	l := AgentLimits{Peers: 4, Window: 8, Queue: 100, Receives: 100, Message: 256, MaxWait: time.Millisecond, MinPause: time.Microsecond, MaxPause: time.Microsecond}
+	b := &agentBench{Agent: NewAgent(l, newAgentSimSlots(memory.Layout{Slots: 4, Size: 16}), make([]byte, 4*9*256), 1), t: t}
+	for id := range uint64(4) {
+		p := b.client(1 + id)
+		for seq := range uint64(8) {
+			b.submit(0, p, wire.ChainRequest{Seq: 1 + seq})
+		}
+	}
+	b.done(0, 0)
+	require.EqualValues(t, 15, b.Stats.Carried)
+	require.Len(t, b.Outs, 16)
+
+	b = newAgentBench(t, 8)
+	p := b.client(7)
+	b.submit(0, p, wire.ChainRequest{Seq: 1, Deadline: 500})
+	b.submit(0, p, wire.ChainRequest{Seq: 2, Deadline: 100})
+	b.submit(0, p, wire.ChainRequest{Seq: 3, Deadline: 101})
+	require.Equal(t, 100*time.Microsecond, b.Rings())
+	b.Result(100*time.Microsecond, 0, []uint64{0}) // before the agent looks at its clock
+	require.Equal(t, []uint64{1, 3}, []uint64{b.status().Seq, b.status().Seq})
+	b.Turn(100 * time.Microsecond)
+	r := b.status()
+	require.EqualValues(t, 2, r.Seq)
+	require.Equal(t, wire.ChainNotAcquired, r.Status)
+}
+
+// A reply has the data of what was read, and of nothing else.
+func TestAgentRepliesHaveWhatWasRead(t *testing.T) {
+	b := newAgentBench(t, 8)
+	p := b.client(7)
+	compare := func(version uint64) wire.Access { return wire.Access{Kind: wire.AccessCompare, Version: version} }
+	read, write := wire.Access{Kind: wire.AccessRead}, wire.Access{Kind: wire.AccessWrite, Data: []byte("data")}
+	seq := uint64(0)
+	for _, v := range []struct {
+		chain []wire.Access
+		want  []wire.Access // versions and data
+	}{
+		{[]wire.Access{read, write, read, compare(0)}, []wire.Access{{Version: 0}, {Version: 1}, {Version: 1, Data: []byte("data")}, {Version: 1}}},
+		{[]wire.Access{compare(1), read}, []wire.Access{{Version: 1}, {Version: 1, Data: []byte("data")}}},
+		{[]wire.Access{compare(0), write, read}, []wire.Access{{Version: 1}, {Version: 1}, {Version: 1, Data: []byte("data")}}},
+	} {
+		seq++
+		b.submit(0, p, wire.ChainRequest{Seq: seq}, v.chain...)
+		b.complete(0)
+		r := b.status()
+		for k, want := range v.want {
+			got := r.Ops.Next()
+			require.Equal(t, v.chain[k].Kind, got.Kind)
+			require.Equal(t, want.Version, got.Version, "chain %d, operation %d", seq, k)
+			require.Equal(t, string(want.Data), string(got.Data), "chain %d, operation %d", seq, k)
+		}
+	}
+}
+
+// What cannot be decoded has no reply, though it says from which client it comes.
+func TestAgentMalformed(t *testing.T) {
+	b := newAgentBench(t, 8)
+	p := b.client(7)
+	r := wire.ChainRequest{Client: 7, Seq: 1}
+	b.Submit(0, 0, p, wire.SealMessage(r.AppendTo(nil), 1))
+	require.EqualValues(t, 1, b.Stats.Malformed)
+	require.Equal(t, []int32{0}, b.Free)
+	require.Empty(t, b.Outs)
+	b.Turn(0)
+	require.Empty(t, b.Ops)
+}
+
+// What a client leaves behind counts for no other one.
+func TestAgentForgetsOne(t *testing.T) {
+	b := newAgentBench(t, 8)
+	one, two := b.client(1), b.client(2)
+	b.submit(0, one, wire.ChainRequest{Seq: 1})
+	b.submit(0, two, wire.ChainRequest{Seq: 1})
+	b.Forget(2)
+	require.Equal(t, 1, b.Taken)
+	require.Equal(t, []int{1, 0}, []int{b.peers[one].inside, b.peers[two].inside})
+	require.EqualValues(t, 1, b.Stats.NotAcquired)
+	require.Len(t, b.Free, 1)
 }
 
 // A client that takes no replies gets no more of them.
@@ -178,7 +286,7 @@ func TestAgentPlaces(t *testing.T) {
 func TestAgentIdentities(t *testing.T) {
 	b := newAgentBench(t, 8)
 	seen := map[uint32]bool{0: true}
-	b.id = -0x9e3779b9 & (1<<32 - 1)
+	b.id = -2 * 0x9e3779b9 & (1<<32 - 1) // the second one would be 0
 	for id := range uint64(4) {
 		identity := b.peers[b.client(id)].identity
 		require.False(t, seen[identity])

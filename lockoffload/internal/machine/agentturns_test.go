@@ -85,6 +85,19 @@ func TestTurnOfNobody(t *testing.T) {
 	require.Zero(t, b.Stats.Turns)
 }
 
+// A client keeps its turn when it goes on with other requests, of which one takes the place of the
+// request for the turn.
+func TestTurnStays(t *testing.T) {
+	b := newAgentBench(t, 4)
+	one := b.client(1)
+	b.ask(one, 1, 3, 0)
+	require.NotZero(t, b.words(0))
+	require.EqualValues(t, 1, b.status().Seq)
+	b.ask(one, 5, 2, 0)
+	require.Len(t, b.Broker.Lists, 1, "for the other slot")
+	require.EqualValues(t, 2, b.Broker.Lists[0].Slot)
+}
+
 // A client that goes on asking, and waits for no reply, has as many requests waiting as
 // it has places for replies: a request is withdrawn when another one takes its place.
 func TestTurnsOfOneClientAreBounded(t *testing.T) {
