@@ -24,7 +24,7 @@
 //     copied while changes of those shards wait.
 //   - A server that leaves ([Member.Drain]) hands over all its shards before.
 //   - Other members take over the shards of a server that dies, hangs or is cut off, 1.1 TTL and two beats after its
-//     last beat. Its records are misses from then on, and its keys are unavailable before. A client never gets a
+//     last beat, or when etcd has been back for two thirds of a TTL. Its records are misses from then on, and its keys are unavailable before. A client never gets a
 //     value of the former owner that is older than an acknowledged change, even while the device of that goes on to
 //     respond to READs. A copy that NearBytes allows is used for no longer than a READ would count.
 //   - A server that was silent for too long, as after SIGSTOP, executes nothing that waits for it. It drops its records
@@ -37,7 +37,8 @@
 //
 // Each member writes a key of its own in etcd every sixth of the TTL, a beat. It owns its shards until its deadline, a
 // little less than a TTL after the last beat that etcd has confirmed was sent, or the last round of promises.
-// Another member takes over when it has seen the key unchanged for 1.1 TTL of its own clock. Clients that READ ask
+// Another member takes over when it has seen the key unchanged for 1.1 TTL of its own clock; it watches the keys, since
+// what it reads with its own beats comes late while etcd elects a leader. Clients that READ ask
 // the server for grants, about two in a TTL, and a READ that has completed counts if the server's clock cannot
 // have reached the deadline yet; otherwise an RPC follows.
 //
@@ -48,7 +49,7 @@
 //
 // # Costs
 //
-// Each member writes and reads a few KiB of etcd every sixth of the TTL. etcd keeps the history of its keys until it
+// Each member writes and reads a few KiB of etcd every sixth of the TTL, and etcd tells all others. etcd keeps the history of its keys until it
 // is told to compact (--auto-compaction-retention). A change of the table sends 6 KiB to each client. A hit
 // costs one READ, as without a cluster, and a look at the clock; a client that READs sends about two messages in a TTL
 // to each server. A miss is always an RPC.

@@ -67,20 +67,11 @@ bool sim_recall(struct sim_message *m, uint64_t serial)
 	return true;
 }
 
-/* Takes a message back for whose answer its sender does not wait. */
-void sim_abandon(struct sim_message *m, uint64_t serial)
-{
-	uint32_t was = SIM_TAKEN;
-
-	if (!sim_recall(m, serial) && !__atomic_compare_exchange_n(&m->state, &was, SIM_RECALLED, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-		sim_forget_message(m); /* it has been answered meanwhile */
-}
-
 /* Takes one message out of a ring; false: there is none. */
 static bool take(struct sim_node *from, struct sim_outbox *b, bool *answers)
 {
 	struct sim_message *m = &b->ring[b->tail % FABRIC_RING];
-	uint32_t was = SIM_SENT, taken = SIM_TAKEN;
+	uint32_t was = SIM_SENT;
 
 	if (!__atomic_compare_exchange_n(&m->state, &was, SIM_TAKEN, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
 		if (was != SIM_RECALLED)
@@ -90,8 +81,7 @@ static bool take(struct sim_node *from, struct sim_outbox *b, bool *answers)
 		if (m->device < (uint32_t)sim_self->ndevices && !sim_self->devices[m->device].removed)
 			sim_self->devices[m->device].model->arrive(from, m);
 		*answers |= m->answered;
-		if (!__atomic_compare_exchange_n(&m->state, &taken, m->answered ? SIM_ANSWERED : SIM_FREE, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-			sim_forget_message(m); /* its sender has abandoned it */
+		__atomic_store_n(&m->state, m->answered ? SIM_ANSWERED : SIM_FREE, __ATOMIC_RELEASE);
 	}
 	b->tail++;
 	return true;

@@ -97,11 +97,12 @@ bool mx_recall(struct mx_pending *p)
 	return true;
 }
 
+/* The same for all of a queue pair that is changed: no receiver is at any, since the change has waited for that. */
 void mx_recall_all(struct mx_qp *q)
 {
 	for (int i = 0; i < q->npending; i++)
 		if (q->pending[i].message)
-			sim_abandon(q->pending[i].message, q->pending[i].serial);
+			sim_recall(q->pending[i].message, q->pending[i].serial);
 }
 
 /* Sends a datagram. It waits for room as long as the receiver takes any, and for a millisecond. */

@@ -241,7 +241,6 @@ uint64_t sim_post(int slot, struct sim_message *);
 uint32_t sim_state_of(const struct sim_message *, uint64_t serial);
 void sim_forget_message(struct sim_message *);
 bool sim_recall(struct sim_message *, uint64_t serial);
-void sim_abandon(struct sim_message *, uint64_t serial);
 bool sim_receive(void);
 
 /* ---- impairments (impair.c) ---- */
