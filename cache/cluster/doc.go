@@ -24,9 +24,10 @@
 //     copied while changes of those shards wait.
 //   - A server that leaves ([Member.Drain]) hands over all its shards before.
 //   - Other members take over the shards of a server that dies, hangs or is cut off, 1.1 TTL and two beats after its
-//     last beat, or when etcd has been back for two thirds of a TTL. Its records are misses from then on, and its keys are unavailable before. A client never gets a
-//     value of the former owner that is older than an acknowledged change, even while the device of that goes on to
-//     respond to READs. A copy that NearBytes allows is used for no longer than a READ would count.
+//     last beat, or when etcd has been back for two thirds of a TTL. Its records are misses from then on, and its keys
+//     are unavailable before. A client never gets a value of the former owner that is older than an acknowledged
+//     change, even while the device of that goes on to respond to READs. A copy that NearBytes allows is used for no
+//     longer than a READ would count.
 //   - A server that was silent for too long, as after SIGSTOP, executes nothing that waits for it. It drops its records
 //     and joins again by itself.
 //   - While etcd is silent nothing moves, and all members serve what they have as long as all of them promise each
@@ -49,8 +50,8 @@
 //
 // # Costs
 //
-// Each member writes and reads a few KiB of etcd every sixth of the TTL, and etcd tells all others. etcd keeps the history of its keys until it
-// is told to compact (--auto-compaction-retention). A change of the table sends 6 KiB to each client. A hit
-// costs one READ, as without a cluster, and a look at the clock; a client that READs sends about two messages in a TTL
-// to each server. A miss is always an RPC.
+// Each member writes and reads a few KiB of etcd every sixth of the TTL, and etcd tells all others. etcd keeps the
+// history of its keys until it is told to compact (--auto-compaction-retention). A change of the table sends 6 KiB to
+// each client. A hit costs one READ, as without a cluster, and a look at the clock; a client that READs sends about two
+// messages in a TTL to each server. A miss is always an RPC.
 package cluster
