@@ -258,3 +258,15 @@ func longRecordAmongShortOnes(t *testing.T, prepared bool) {
 	require.Equal(t, before.Items+1, s.Stats().Items, "none is evicted")
 	require.Equal(t, before.Evicted, s.Stats().Evicted)
 }
+
+// A map that grows has room for all: no record goes since two buckets are full before they have been split.
+func TestGrowingEvictsNothing(t *testing.T) {
+	for seed := range uint64(40) {
+		const records = 7000
+		s := newStore(t, 40, Config{Depth: 8, Secret: wire.Secret{seed, 1}})
+		for i := range records {
+			require.Equal(t, kv.OK, do(s, 1, set(strconv.Itoa(i), "value")).Status)
+		}
+		require.Equal(t, records, s.Stats().Items, "secret %d", seed)
+	}
+}

@@ -116,8 +116,16 @@ func (s *Store) makeRoomInTable(fingerprint uint64) bool {
 	if s.table.Load() >= crowdedAt {
 		s.table.Grow()
 	}
-	// The bucket may be among the next to be split, or far away: one entry goes.
-	s.found = s.table.Crowd(fingerprint, s.found[:0])
+	for range crowdedSteps {
+		if !s.table.Growing() {
+			break
+		}
+		s.grow()
+		if s.found = s.table.Crowd(fingerprint, s.found[:0]); s.hasRoom(fingerprint) {
+			return true
+		}
+	}
+	// The bucket is far from those that are split next: one entry goes.
 	oldest := noItem
 	for _, e := range s.found {
 		if oldest == noItem || s.items[e.Item].accessed < s.items[oldest].accessed {
@@ -149,6 +157,9 @@ const (
 // emptier one they are no chance, but keys that a client has made up for that: it knows the secret
 // of the fingerprints. They evict each other, and take no memory.
 const crowdedAt = 50
+
+// crowdedSteps is how often buckets are split for one record, which takes a millisecond: all of a table of 28,000 entries.
+const crowdedSteps = 1024
 
 func (s *Store) grow() {
 	switch load := s.table.Load(); {
