@@ -48,9 +48,10 @@ func (s *Shaper) Next(now time.Duration) (Grant, bool) {
 		if tries < 0 && held == ClassCap {
 			tries = s.lines() + 1
 		}
-		if held != ClassCap || tries <= 1 || !s.rotate() {
+		if held != ClassCap || tries <= 1 {
 			return Grant{}, false
 		}
+		s.rotate()
 	}
 }
 
@@ -67,18 +68,14 @@ func (s *Shaper) lines() int {
 	return (n + len(s.units) - 1) / len(s.units)
 }
 
-// rotate gives the units of flows with a class at its cap to flows in line, and reports whether
-// there were any.
-func (s *Shaper) rotate() bool {
-	moved := false
+// rotate gives the units of flows with a class at its cap to flows in line.
+func (s *Shaper) rotate() {
 	for u, f := range s.units {
-		if f != none && s.present[u].reason == ClassCap && (s.urgent.head != none || s.waiting.head != none) {
+		if f != none && s.present[u].reason == ClassCap {
 			s.wait(f)
 			s.fill(u)
-			moved = true
 		}
 	}
-	return moved
 }
 
 // arbitrate has each unit present a request packet, and returns the unit that goes. If none may,

@@ -49,7 +49,6 @@ func (s *Shaper) direct(p *candidate, at int32, now time.Duration) bool {
 	s.in.refill(now)
 	s.out.refill(now)
 	s.lapse(now)
-	s.endProbe(now)
 	s.due, s.duePut = none, none // no flow waits
 	p.flow, p.cmd, p.sub, p.length, p.wire = c.flow, at, none, c.Length, s.cfg.RspPktLen(c.Length)
 	ok := s.limit(p) == None

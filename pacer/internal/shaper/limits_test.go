@@ -400,4 +400,37 @@ func TestBrokenRequestsDoNotGoAgain(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, r, got)
 	require.False(t, complete)
+
+	b.get(0, 2*kib) // nor does one that fails later
+	out := b.all()
+	require.Len(t, out, 2)
+	require.True(t, b.s.Failed(out[0].Sub, false))
+	require.True(t, b.s.Failed(out[1].Sub, true))
+	require.Empty(t, b.all())
+	require.True(t, b.s.Ended())
+}
+
+// What is overdue is looked for twice in that time, while anything is. Of those that are, one that is heard of is
+// expected again, and no other.
+func TestOverdueIsLookedForAndHeard(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Slice: kib, Threshold: 1 << 20, Overdue: 100 * msec, Ord: 2}, FlowConfig{}, FlowConfig{})
+	for f := range 2 {
+		b.get(f, 8*kib)
+	}
+	out := b.all()
+	require.Len(t, out, 4)
+	for _, c := range []struct {
+		now, wake time.Duration
+		overdue   uint64
+	}{{60 * msec, 110 * msec, 0}, {105 * msec, 110 * msec, 0}, {110 * msec, 0, 4}, {time.Second, 0, 4}} {
+		b.now = c.now
+		require.Empty(t, b.all())
+		require.Equal(t, c.overdue, b.s.Stats().Overdue)
+		at, ok := b.s.Wake()
+		require.Equal(t, c.wake, at)
+		require.Equal(t, c.wake != 0, ok)
+	}
+	b.done(out[0])
+	require.Equal(t, []int{0, 2}, []int{b.s.flows[b.place(out[0].Flow)].lent, b.s.flows[1-b.place(out[0].Flow)].lent})
+	require.Equal(t, b.s.Outstanding()/3*2, b.s.lent)
 }

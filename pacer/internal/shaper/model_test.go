@@ -224,6 +224,9 @@ func (m *model) granted(g Grant, threshold int64) {
 		m.stats.Reissued++
 	}
 	m.ordered(g, q, again)
+	if r, ok := m.s.RequestOf(g.Sub); !ok || r != g.Request {
+		m.fatal("%+v is said to be of request %d, %v", g, r, ok)
+	}
 	q.active++
 	m.out = append(m.out, modelSub{g, wire, isSmall})
 }
@@ -345,6 +348,8 @@ func (m *model) end(i int, fails bool) {
 		_, ok := m.s.Completed(sub, m.now)
 		require.False(m.t, ok)
 		require.False(m.t, m.s.Failed(sub, false))
+		_, ok = m.s.RequestOf(sub)
+		require.False(m.t, ok)
 	}
 }
 

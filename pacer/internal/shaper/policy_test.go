@@ -126,6 +126,43 @@ func TestDeficitCountsBytes(t *testing.T) {
 	}
 	n := counts(b.order(900), 2)
 	require.InDelta(t, 8, float64(n[1])/float64(n[0]), 0.2)
+	require.Zero(t, b.s.Stats().Passes, "nothing was held")
+}
+
+// Rounds begin with the policy: what went before makes no debts.
+func TestDeficitBegins(t *testing.T) {
+	c := Config{Slice: 4 * kib, Threshold: 1 << 20, Header: 1}
+	b := newBench(t, c, FlowConfig{}, FlowConfig{})
+	b.get(0, 1<<20)
+	b.order(50)
+	b.get(1, 1<<20)
+	c.Policy = Deficit
+	require.NoError(t, b.s.Reconfigure(c, 0))
+	require.Equal(t, []int{10, 10}, counts(b.order(20), 2))
+}
+
+// More units are for those in line, and a flow that is down has none.
+func TestUnitsForFlows(t *testing.T) {
+	c := Config{Slice: 4 * kib, Units: 1, Header: 1}
+	b := newBench(t, c, make([]FlowConfig, 4)...)
+	var requests []Request
+	for f := range 3 {
+		requests = append(requests, b.get(f, 1<<20))
+	}
+	b.s.Down(b.flows[3])
+	require.Equal(t, Down, b.explain(b.get(3, 64)))
+	require.Equal(t, []Reason{Arbitration, NoUnit, NoUnit}, []Reason{b.explain(requests[0]), b.explain(requests[1]), b.explain(requests[2])})
+	for units, want := range map[int]int{2: 1, 3: 0, 4: 0} {
+		c.Units = units
+		require.NoError(t, b.s.Reconfigure(c, 0))
+		n := 0
+		for _, r := range requests {
+			if b.explain(r) == NoUnit {
+				n++
+			}
+		}
+		require.Equal(t, want, n, "%d units", units)
+	}
 }
 
 // While there are more flows than units each has its turns, by its weight under the
@@ -191,6 +228,13 @@ func TestWaitsAreCounted(t *testing.T) {
 		b.s.Free(r)
 		want.Add(uint64(max(wait, 0)))
 	}
+	b.get(0, 0)
+	for range 2 { // it goes again, and waited once
+		g, ok := b.next()
+		require.True(t, ok)
+		require.True(t, b.s.Failed(g.Sub, true))
+	}
+	want.Add(0)
 	require.Equal(t, want, b.s.ClassStats(0).Waits)
 }
 

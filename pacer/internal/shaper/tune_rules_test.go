@@ -90,6 +90,9 @@ func TestTunerRounds(t *testing.T) {
 	require.Equal(t, now, u.renewed)
 	sample(now-4*msec, true, true)
 	require.Equal(t, 5*msec, u.base, "a new period")
+	require.Less(t, u.round, now)
+	sample(now, true, true)
+	require.Equal(t, now, u.round)
 }
 
 // The threshold that a tuner begins with is between the least and the largest; one that runs keeps its own.
