@@ -40,6 +40,10 @@ func TestAnswers(t *testing.T) {
 	answer(true) // it has little credit at first
 	message(true)
 	answer(true)
+	s.host.full = true // a refusal goes at once
+	message(false)
+	answer(true)
+	s.host.full = false
 	for range 2 { // the first one counts
 		message(false)
 		require.Nil(t, s.next(0))

@@ -29,6 +29,8 @@ func TestOneHostDoesNotFillThePeers(t *testing.T) {
 		greet(i)
 	}
 	require.Equal(t, n.m.HostShare(), n.m.Known())
+	require.Len(t, n.m.Senders, n.m.Known(), "a peer that greets is about to send")
+	require.Zero(t, n.m.Stats.WrongToken)
 	n.m.Now += 2 * n.m.cfg.EvictAge
 	forgotten := n.m.Stats.Forgotten
 	greet(cfg.MaxPeers)

@@ -54,8 +54,6 @@ func (m *Machine) make(p *peer, k *wire.Packet, o *engine.Out, c *packet) bool {
 		}
 	}
 	switch {
-	case p.Remote == 0:
-		return false
 	case p.Welcome:
 		c.welcome = true
 		m.Grant(&p.Peer, k)

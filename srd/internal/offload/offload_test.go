@@ -451,6 +451,16 @@ func TestSources(t *testing.T) {
 	n.m.Receive(addrOf(0).QPN, b[:hello.Encode(b[:])])
 	require.Equal(t, before.WrongSource+2, n.m.Stats.WrongSource)
 	require.Equal(t, before.Delivered, n.m.Stats.Delivered)
+	for i, change := range []func(*wire.Packet){ // a greeting has nothing else
+		func(k *wire.Packet) { k.HasCredit = true },
+		func(k *wire.Packet) { k.HasResponse = true },
+		func(k *wire.Packet) { k.HasPart, k.Part.Fragment = true, 1 },
+	} {
+		k := hello
+		change(&k)
+		n.m.Receive(addrOf(7).QPN, b[:k.Encode(b[:])])
+		require.Equal(t, before.WrongSource+3+uint64(i), n.m.Stats.WrongSource)
+	}
 }
 
 // What an honest peer never says changes nothing: no status, no message, no memory.
@@ -691,6 +701,7 @@ func TestAllocations(t *testing.T) {
 		m.onCredit(p, &wire.Credit{Taken: p.posted, Grant: 10})
 		m.onResponse(p, &wire.Response{Base: f.nxt, Floor: f.una}, 0)
 	}))
+	require.Len(t, m.messages, 1, "its place is used again")
 }
 
 // counter is a host that takes everything, unless it is full.

@@ -208,6 +208,154 @@ func TestRounds(t *testing.T) {
 	require.Equal(t, 3, s.host.settled)
 }
 
+// A message that the peer has no buffer for for long goes once in each round.
+func TestRoundsOfOne(t *testing.T) {
+	s := newSolo(t, Config{Config: session.Config{PeerTimeout: 400 * time.Millisecond}})
+	s.send(engine.Reliable, 10, false)
+	for i := range refuseTries - 1 {
+		require.NotNil(t, s.next(0))
+		require.Nil(t, s.next(1))
+		s.Completed(0, NotReady)
+		s.sleep(s.cfg.RetryDelay << i)
+	}
+	require.Zero(t, s.host.settled)
+}
+
+// A message to a peer of which nothing comes ends after PeerTimeout, and that peer is no longer greeted.
+func TestSilence(t *testing.T) {
+	for _, known := range []bool{true, false} {
+		s := newSolo(t, Config{})
+		p := s.p
+		if !known {
+			p = s.find(addrOf(5))
+		}
+		_, err := s.Send(p.Addr, engine.Message{Len: 10})
+		require.NoError(t, err)
+		for s.next(0) != nil {
+		}
+		begin := max(p.Heard.At, p.Progress)
+		s.sleep(begin + s.cfg.PeerTimeout - s.Now - time.Microsecond)
+		require.Zero(t, s.host.settled)
+		s.sleep(time.Microsecond)
+		require.Equal(t, 1, s.host.settled)
+		require.Equal(t, engine.Unresponsive, s.host.last.Status)
+		require.Equal(t, !known, s.host.last.Unauthenticated)
+		require.Equal(t, session.Known, p.State)
+		s.sleep(time.Minute)
+		require.Nil(t, s.next(0))
+	}
+}
+
+// A message that was not begun is cancelled at once, and the peer does not hear of it.
+func TestCancelBeforeTheFirstPacket(t *testing.T) {
+	s := newSolo(t, Config{})
+	s.credit(0)
+	s.Cancel(s.send(engine.Reliable, 10, false))
+	require.Equal(t, engine.Cancelled, s.host.last.Status)
+	require.False(t, s.p.unsettled())
+	s.credit(10)
+	require.Nil(t, s.next(0))
+}
+
+// A peer that turns out to have taken nothing after it was asked twice is sent everything again, and told again
+// what was given up.
+func TestPacketsThatAreNotThere(t *testing.T) {
+	for _, checks := range []uint8{1, 2} {
+		s := newSolo(t, Config{})
+		s.credit(100)
+		s.send(engine.Reliable, s.fragment+1, false)
+		gone := s.send(engine.Reliable, 10, false)
+		s.send(engine.Reliable, 10, false)
+		for s.next(0) != nil {
+			s.Completed(0, Landed)
+		}
+		s.Cancel(gone)
+		require.True(t, s.next(0).Part.Cancel)
+		s.Completed(0, Landed)
+		s.answer(wire.Response{NSeen: 1, Seen: [wire.SeenWords]uint64{1 << 2}})
+		require.Equal(t, 1, s.host.settled)
+		s.Greet(&s.p.Peer)
+		require.Equal(t, wire.Hello, s.next(0).Type)
+		s.p.checks = checks
+		b := make([]byte, wire.MaxHeaders)
+		k := wire.Packet{Type: wire.Welcome, Token: s.p.Local, Welcome: wire.Granted{Epoch: s.p.Epoch, Token: s.p.Remote, Hello: s.p.Mine, Limits: anyLimits}}
+		s.Receive(s.p.Addr.QPN, b[:k.Encode(b)])
+		if checks < 2 {
+			require.Nil(t, s.next(0))
+			continue
+		}
+		require.Zero(t, s.p.underWay())
+		require.EqualValues(t, 1, s.mislaid)
+		type piece struct {
+			seq, index uint32
+			cancel     bool
+		}
+		var got []piece
+		for k := s.next(0); k != nil; k = s.next(0) {
+			got = append(got, piece{k.Part.Seq, k.Part.Index, k.Part.Cancel})
+		}
+		require.Equal(t, []piece{{1, 0, true}, {0, 0, false}, {0, 1, false}}, got)
+	}
+}
+
+// What becomes of a message, of which a packet went, when the peer says which incarnation of this endpoint it knows.
+func TestChallenges(t *testing.T) {
+	const (
+		nothing = iota
+		ends    // as unresponsive
+		again   // in the next session
+	)
+	for i, c := range []struct {
+		state session.State
+		known int // beyond its own
+		want  int
+	}{
+		{session.Established, -1, nothing},
+		{session.Established, 0, nothing},
+		{session.Established, 1, again},
+		{session.Greeting, -1, nothing},
+		{session.Greeting, 0, ends},
+		{session.Greeting, 1, again},
+		{session.Known, 1, nothing},
+	} {
+		s := newSolo(t, Config{})
+		s.part(wire.Part{Total: 10}, true)
+		s.send(engine.Reliable, 10, false)
+		require.NotNil(t, s.next(0))
+		if c.state == session.Greeting {
+			s.Greet(&s.p.Peer)
+			require.Equal(t, wire.Hello, s.next(1).Type)
+		}
+		s.p.State = c.state
+		b := make([]byte, wire.MaxHeaders)
+		k := wire.Packet{Type: wire.Challenge, Token: s.p.Local, Challenge: wire.Challenged{Cookie: 3, Known: uint64(int(s.p.Mine) + c.known)}}
+		s.Receive(s.p.Addr.QPN, b[:k.Encode(b)])
+		require.Equal(t, c.want == ends, s.host.settled == 1, i)
+		require.Equal(t, c.want != ends, s.p.unsettled(), i)
+		require.Equal(t, c.want == nothing, s.p.arrived == 1, i)
+		require.Equal(t, c.want != nothing, s.p.tx[0].una == s.p.tx[0].nxt, i)
+	}
+}
+
+// A peer that was forgotten is none of the peers.
+func TestPeers(t *testing.T) {
+	s := newSolo(t, Config{})
+	s.credit(10)
+	s.send(engine.Reliable, 10, false)
+	require.NotNil(t, s.next(0))
+	var got []engine.PeerStats
+	list := func() {
+		got = nil
+		s.Peers(func(p *engine.PeerStats) { got = append(got, *p) })
+	}
+	list()
+	require.Equal(t, []engine.PeerStats{{Addr: addrOf(1), Established: true, UnderWay: 1, Grant: 10}}, got)
+	s.answer(wire.Response{Base: 1})
+	s.Forget(&s.p.Peer)
+	list()
+	require.Empty(t, got)
+}
+
 // What the device reports, and after how many rounds messages have which status for it.
 func TestOutcomes(t *testing.T) {
 	for _, c := range []struct {
