@@ -184,7 +184,7 @@ static inline int64_t gv_clock(clockid_t clock)
 /* The time of CLOCK_BOOTTIME, in ns, or 0. libc reads it in the vDSO, without a system call. */
 static inline int64_t gv_boottime(void) { return gv_clock(CLOCK_BOOTTIME); }
 
-/* Struct gv_times of Times in types.go. */
+/* Struct gv_times of Times in requests.go. */
 struct gv_times {
 	int64_t posted, over, until;
 	uint8_t bound, ends;

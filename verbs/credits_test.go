@@ -3,9 +3,6 @@
 package verbs
 
 import (
-	"fmt"
-	"math/rand/v2"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -13,7 +10,6 @@ import (
 
 	"github.com/goverbs/goverbs/cgo"
 	"github.com/goverbs/goverbs/cgo/standin"
-	"github.com/goverbs/goverbs/internal/testseed"
 )
 
 const standinQP = 0x4711 // the first one
@@ -51,62 +47,6 @@ func connected(t *testing.T, cfg QPConfig, n int) (q *QP, b *Batch, cq *CQ, toPe
 	require.NoError(t, err)
 	standin.Recorded()
 	return q, b, c, toPeer
-}
-
-// TestNotMadeFor: what a queue pair was not made for is refused by name, before
-// anything of the batch is begun. The pointers of these operations are NULL.
-func TestNotMadeFor(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		cfg  QPConfig
-		add  func(*Batch)
-		want string
-	}{
-		{"SEND_WITH_INV on RC", QPConfig{Extended: true}, func(b *Batch) {
-			b.Add(WR{ID: 2, Flags: Signaled, Op: WRSendInvalidate, Remote: Remote{RKey: 7}, Local: []SGE{wordSGE}})
-		}, "SEND_WITH_INV"},
-		{"LOCAL_INV on RC", QPConfig{Extended: true}, func(b *Batch) { b.Add(WR{ID: 2, Flags: Signaled, Op: WRLocalInvalidate, Remote: Remote{RKey: 7}}) }, "LOCAL_INV"},
-		{"LOCAL_INV beside SEND_WITH_INV", QPConfig{Ops: OpSendInvalidate}, func(b *Batch) { b.Add(WR{ID: 2, Flags: Signaled, Op: WRLocalInvalidate, Remote: Remote{RKey: 7}}) }, "LOCAL_INV"},
-		{"READ on UC", QPConfig{Type: UC, Extended: true}, func(b *Batch) { b.Read(2, Signaled, wordAt, wordSGE) }, "READ"},
-		{"FETCH_ADD on SRD", QPConfig{Type: SRD}, func(b *Batch) { b.FetchAdd(2, Signaled, wordAt, 1, wordSGE) }, "FETCH_ADD"},
-		{"CMP_SWAP on SRD", QPConfig{Type: SRD}, func(b *Batch) { b.CmpSwap(2, Signaled, wordAt, 1, 2, wordSGE) }, "CMP_SWAP"},
-		{"WRITE on SRD of a device that only reads", QPConfig{Type: SRD}, func(b *Batch) { b.Write(2, Signaled, wordAt, wordSGE) }, "WRITE"},
-		{"SEND_WITH_INV on a DCI", QPConfig{Type: DCI}, func(b *Batch) {
-			b.Add(WR{ID: 2, Flags: Signaled, Op: WRSendInvalidate, Remote: Remote{RKey: 7}, Local: []SGE{wordSGE}})
-		}, "SEND_WITH_INV"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			q, b, _, toPeer := connected(t, c.cfg, 2)
-			toPeer()
-			b.Send(1, Signaled, wordSGE)
-			c.add(b)
-			n, err := b.Post()
-			require.ErrorIs(t, err, ErrUnsupported)
-			require.ErrorContains(t, err, q.life.Label)
-			require.ErrorContains(t, err, c.want+": this")
-			require.Zero(t, n)
-			recorded(t, "")
-			toPeer()
-			b.Send(1, Signaled, wordSGE)
-			_, err = b.Post()
-			require.NoError(t, err)
-		})
-	}
-}
-
-// TestMadeFor: what was asked for can be called.
-func TestMadeFor(t *testing.T) {
-	_, b, _, _ := connected(t, QPConfig{Ops: OpSendInvalidate | OpLocalInvalidate}, 2)
-	b.Add(WR{ID: 1, Flags: Signaled, Op: WRSendInvalidate, Remote: Remote{RKey: 7}, Local: []SGE{wordSGE}})
-	b.Add(WR{ID: 2, Flags: Signaled, Op: WRLocalInvalidate, Remote: Remote{RKey: 8}})
-	_, err := b.Post()
-	require.NoError(t, err)
-	recorded(t, `
-		start
-		send_inv id=0x1 flags=0x2 rkey=0x7
-		  sge lkey=0x9 addr=0x5000 length=8
-		local_inv id=0x2 flags=0x2 rkey=0x8
-		complete`)
 }
 
 // counted are the kinds of queue pairs with counted requests.
@@ -364,101 +304,6 @@ func TestSRDAnyOrder(t *testing.T) {
 	}
 }
 
-// TestCreditsModel: random programs against a list of what was posted. A post is
-// taken if, and only if, there is room, and the provider's queue never overflows.
-func TestCreditsModel(t *testing.T) {
-	type posted struct {
-		id             uint64
-		stream         int
-		signaled, done bool
-	}
-	seed := testseed.New(t)
-	for name, cfg := range counted {
-		t.Run(name, func(t *testing.T) {
-			r := rand.New(rand.NewPCG(seed, uint64(len(name))))
-			cfg.MaxSendWR, cfg.Streams = 1+r.IntN(12), 2*cfg.Streams
-			q, b, cq, _ := connected(t, cfg, cfg.MaxSendWR)
-			var ah *AH
-			if cfg.Type.unconnected() {
-				ah = driverAH(t, q.pd, 0xa1)
-			}
-			var queue []posted // of which the first has not completed
-			id := uint64(0)
-			var wcs [1]WC
-			for range 3000 {
-				used := len(queue)
-				if cfg.Type == SRD {
-					used = 0
-					for _, p := range queue {
-						if !p.done {
-							used++
-						}
-					}
-				}
-				if n := 1 + r.IntN(b.Cap()); r.IntN(2) == 0 {
-					var batch []posted
-					for range n {
-						id++
-						p := posted{id: id, signaled: cfg.Type == SRD || r.IntN(3) == 0 || used+len(batch) == b.Cap()-1}
-						if cfg.Streams > 0 {
-							p.stream = 1 + r.IntN(cfg.Streams)
-						}
-						if ah != nil {
-							b.SetTarget(Target{AH: ah, QPN: 0x77, Stream: p.stream})
-						}
-						flags := SendFlags(0)
-						if p.signaled {
-							flags = Signaled
-						}
-						b.Send(id, flags, wordSGE)
-						batch = append(batch, p)
-					}
-					_, err := b.Post()
-					require.Equal(t, used+n > cfg.MaxSendWR, err != nil, "%d used of %d, %d more: %v", used, cfg.MaxSendWR, n, err)
-					if err == nil {
-						queue = append(queue, batch...)
-					} else {
-						require.ErrorIs(t, err, ErrQueueFull)
-					}
-				} else {
-					// One that completes, of those that can.
-					var can []int
-					first := map[int]bool{}
-					for i, p := range queue {
-						if !p.done && p.signaled && (cfg.Type == SRD || !first[p.stream]) {
-							can, first[p.stream] = append(can, i), true
-						}
-					}
-					if len(can) == 0 {
-						if len(queue) > 0 && r.IntN(4) == 0 { // all unsignaled: RESET
-							require.NoError(t, q.ToReset())
-							require.NoError(t, q.Init())
-							require.NoError(t, q.getReady())
-							queue = nil
-						}
-						continue
-					}
-					i := can[r.IntN(len(can))]
-					standin.Complete(standinQP, queue[i].id, uint32(WCSuccess))
-					n, err := cq.Poll(wcs[:])
-					require.NoError(t, err)
-					require.Equal(t, 1, n)
-					queue[i].done = true
-					for j := range queue[:i] {
-						if cfg.Type != SRD && queue[j].stream == queue[i].stream {
-							queue[j].done = true
-						}
-					}
-					for len(queue) > 0 && queue[0].done {
-						queue = queue[1:]
-					}
-				}
-				require.NotContains(t, standin.Recorded(), "OVERWRITES")
-			}
-		})
-	}
-}
-
 // getReady brings a queue pair from INIT to where it sends.
 func (q *QP) getReady() error {
 	if q.typ.unconnected() {
@@ -504,86 +349,4 @@ func TestSlotUsedAgain(t *testing.T) {
 		  sge lkey=0x9 addr=0x5000 length=8
 		complete`)
 	require.Equal(t, OpMasked|OpBindWindow, q.ops)
-}
-
-// TestInlineTooLong: too much inline is no full queue, which polling would empty.
-func TestInlineTooLong(t *testing.T) {
-	long, half := SGE{Addr: 0x5000, Length: 33}, SGE{Addr: 0x5000, Length: 17}
-	for name, add := range map[string]func(*Batch){
-		"one piece":       func(b *Batch) { b.Send(1, Inline, long) },
-		"in sum":          func(b *Batch) { b.Write(1, Inline, wordAt, half, half) },
-		"beyond 32 bits":  func(b *Batch) { b.Send(1, Inline, SGE{Length: maxSGELength}, SGE{Length: maxSGELength}) },
-		"READ":            func(b *Batch) { b.Read(1, Inline, wordAt, wordSGE) },
-		"FETCH_ADD":       func(b *Batch) { b.FetchAdd(1, Inline, wordAt, 1, wordSGE) },
-		"with a datagram": func(b *Batch) { b.SendTo(1, Inline, Destination{}, long) },
-		"with an old key": func(b *Batch) {
-			b.Add(WR{ID: 1, Flags: Inline, Op: WRSendInvalidate, Remote: Remote{RKey: 3}, Local: []SGE{long}})
-		},
-		"with a immediate": func(b *Batch) { b.WriteImm(1, Inline, 3, wordAt, half, half) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, b, _, _ := connected(t, QPConfig{Extended: true, MaxInline: 32, MaxSendSGE: 2}, 1)
-			add(b)
-			_, err := b.Post()
-			require.ErrorIs(t, err, ErrAttributes)
-			require.ErrorContains(t, err, "inline")
-			recorded(t, "")
-		})
-	}
-	_, b, _, _ := connected(t, QPConfig{Extended: true, MaxInline: 32, MaxSendSGE: 2}, 2)
-	b.SendInline(1, Signaled, make([]byte, 32))
-	b.Send(2, Signaled|Inline, SGE{}, SGE{})
-	_, err := b.Post()
-	require.NoError(t, err)
-}
-
-// TestSignalAllMasked: the provider signals all requests but raw entries.
-func TestSignalAllMasked(t *testing.T) {
-	_, b, _, _ := connected(t, QPConfig{Ops: OpMasked, SignalAll: true}, 2)
-	b.Add(WR{ID: 6, Op: WRMaskedFetchAdd, Remote: wordAt, Value: 1, Mask: 0x80, Local: []SGE{wordSGE}})
-	entry := make([]byte, 16)
-	entry[7] = 1
-	b.Raw(7, 0, entry)
-	_, err := b.Post()
-	require.NoError(t, err)
-	lines := strings.Split(standin.Recorded(), "\n")
-	require.Len(t, lines, 4)
-	for _, l := range lines[1:3] {
-		bytes := l[strings.LastIndex(l, " ")+1:]
-		require.Equal(t, fmt.Sprintf("%02x", wqeSignaled), bytes[22:24], l)
-	}
-}
-
-// TestSRDFlags: EFA signals everything and knows no other flag but Inline.
-func TestSRDFlags(t *testing.T) {
-	for flag, ok := range map[SendFlags]bool{0: true, Signaled: true, Inline: true, Fence: false, Solicited: false, Signaled | Fence: false} {
-		t.Run(flag.String(), func(t *testing.T) {
-			_, b, _, toPeer := connected(t, QPConfig{Type: SRD, MaxInline: 32}, 2)
-			toPeer()
-			b.Send(1, 0, wordSGE)
-			if flag&Inline != 0 {
-				b.SendInline(2, 0, []byte("hello"))
-			} else {
-				b.Send(2, flag, wordSGE)
-			}
-			_, err := b.Post()
-			if ok {
-				require.NoError(t, err)
-				require.Contains(t, standin.Recorded(), "complete")
-				return
-			}
-			require.ErrorIs(t, err, ErrUnsupported)
-			require.ErrorContains(t, err, (flag &^ Signaled).String())
-			recorded(t, "")
-		})
-	}
-}
-
-// TestMaskedTypes: raw entries are for queue pairs that mlx5dv makes.
-func TestMaskedTypes(t *testing.T) {
-	_, p, c, _ := driverRig(t)
-	for _, typ := range []QPType{UC, UD, SRD} {
-		_, err := p.CreateQP(QPConfig{Type: typ, SendCQ: c, GID: standinGID, Ops: OpMasked})
-		require.ErrorIs(t, err, ErrUnsupported, "%v", typ)
-	}
 }

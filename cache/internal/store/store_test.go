@@ -3,7 +3,6 @@ package store
 import (
 	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -149,85 +148,6 @@ func TestStoreStale(t *testing.T) {
 	require.Equal(t, uint16(kv.ReplyStale|kv.ReplySent), a.Bits)
 }
 
-// A change that finds no memory changes nothing; quarantine is never cut short.
-func TestStoreIsFull(t *testing.T) {
-	s := newStore(t, 8, Config{})
-	s.Attach(1, 0)
-	refused := 0
-	for i := range 2000 {
-		if do(s, 0, set(fmt.Sprint("k", i), string(make([]byte, 1000)))).Status == kv.NoMemory {
-			refused++
-		}
-	}
-	require.NotZero(t, refused, "a client that says nothing")
-	require.EqualValues(t, refused, s.Stats().NoMemory)
-	kept := ""
-	for i := range 2000 {
-		if kept = fmt.Sprint("k", i); do(s, 0, get(kept)).Status == kv.OK {
-			break
-		}
-	}
-	require.Equal(t, kv.NoMemory, do(s, 0, set(kept, string(make([]byte, 1500)))).Status)
-	require.EqualValues(t, refused+1, s.Stats().NoMemory, "of a record that is there, too")
-	counted := uint64(0)
-	for _, r := range s.Ranges() {
-		counted += r.NoMemory
-	}
-	require.Equal(t, s.Stats().NoMemory, counted)
-	require.Equal(t, make([]byte, 1000), do(s, 0, get(kept)).Value)
-	require.NotZero(t, s.Stats().Evicted)
-	require.NoError(t, s.Heard(1, wire.Horizon{Epoch: 7, Applied: s.log.last, Quiet: s.log.last}))
-	require.Zero(t, s.Stats().Arena.Quarantine)
-	require.Equal(t, kv.OK, do(s, 0, set("k", string(make([]byte, 1000)))).Status)
-	require.Equal(t, kv.TooLarge, do(s, 0, set("k", string(make([]byte, simPage)))).Status)
-	require.LessOrEqual(t, s.Stats().Arena.Live, s.limit())
-}
-
-// A client that is behind is cut off before a lease is over, and not believed what cannot be.
-func TestStoreLease(t *testing.T) {
-	s := newStore(t, 4, Config{Lease: 100})
-	s.Attach(1, 0)
-	do(s, 0, set("k", "v"))
-	require.Empty(t, s.Late(10, nil))
-	freed := uint64(11)
-	do(s, freed, set("k", "w"))
-	require.Empty(t, s.Late(58, nil))
-	now := uint64(59)
-	require.NoError(t, s.Heard(1, wire.Horizon{Epoch: 7, Quiet: 1}), "as late as can be, and not far enough")
-	for len(s.Late(now, nil)) == 0 {
-		require.NotZero(t, s.Stats().Arena.Quarantine)
-		now++
-	}
-	require.LessOrEqual(t, now-freed, uint64(100))
-	require.Empty(t, s.Late(now+1, nil), "it is named once")
-	require.Equal(t, uint64(1), s.Stats().Cut)
-	s.Detach(1)
-	require.Zero(t, s.Stats().Arena.Quarantine)
-
-	s.Attach(2, now)
-	ok := wire.Horizon{Epoch: 7, Quiet: s.log.last}
-	require.NoError(t, s.Heard(2, ok))
-	require.Error(t, s.Heard(2, wire.Horizon{Epoch: 7, Quiet: s.log.last + 1}))
-	require.Error(t, s.Heard(2, wire.Horizon{Epoch: 7, Quiet: s.log.last - 1}))
-	require.Error(t, s.Heard(2, wire.Horizon{Epoch: 6, Quiet: s.log.last}))
-	require.Error(t, s.Heard(3, ok))
-	require.Empty(t, s.Late(now+1000, nil), "who is up to date is never late")
-}
-
-// A server that was stopped does not blame its clients, and frees nothing for it.
-func TestStorePardons(t *testing.T) {
-	s := newStore(t, 4, Config{Lease: 100})
-	s.Attach(1, 0)
-	do(s, 0, set("k", "v"))
-	do(s, 1, set("k", "w"))
-	require.Empty(t, s.Late(10, nil))
-	s.Pardon(5000)
-	require.Empty(t, s.Late(5040, nil))
-	require.NotZero(t, s.Stats().Arena.Quarantine)
-	require.NotEmpty(t, s.Late(5050, nil))
-	require.NotZero(t, s.Stats().Arena.Quarantine, "until it is detached")
-}
-
 // A client that makes a record by asking for it has seen it, unless it leaves no trace.
 func TestStoreVivifies(t *testing.T) {
 	s := newStore(t, 4, Config{})
@@ -261,21 +181,6 @@ func TestStoreFlushes(t *testing.T) {
 	do(s, 51, set("a", "v"))
 	require.Equal(t, kv.OK, do(s, 200, get("a")).Status)
 	require.Equal(t, 1, s.Stats().Items)
-}
-
-// Reports keep what is READ: the server does not see it otherwise.
-func TestStoreReports(t *testing.T) {
-	s := newStore(t, 8, Config{})
-	e := do(s, 0, set("hot", string(make([]byte, 1000)))).Entry
-	for i := range 1000 {
-		s.Reported(&wire.Report{Epoch: 7, Hits: 20, Accesses: []wire.Access{{Fingerprint: e.Fingerprint, Version: e.Version}, {Fingerprint: e.Fingerprint, Version: 99999}}})
-		do(s, 0, set(fmt.Sprint("k", i), string(make([]byte, 1000))))
-	}
-	require.Equal(t, uint64(1000), s.Stats().Reports)
-	require.Equal(t, kv.OK, do(s, 0, get("hot")).Status)
-	s.Reported(&wire.Report{Epoch: 6, Hits: 20, Accesses: []wire.Access{{Fingerprint: e.Fingerprint, Version: e.Version}}})
-	require.Equal(t, uint64(1000), s.Stats().Reports)
-	require.Equal(t, uint64(20_000), s.Stats().Reads)
 }
 
 // A mirror that gets a snapshot while the table grows and changes has in the end what the
@@ -339,41 +244,6 @@ func TestSnapshotWhileChanging(t *testing.T) {
 	require.Len(t, d.List, 4)
 }
 
-// The array that a table has left is kept while a client may READ buckets of it.
-func TestStoreKeepsOldTables(t *testing.T) {
-	freed := 0
-	s := newStore(t, 8, Config{FreeTable: func([]byte) { freed++ }})
-	s.Attach(1, 0)
-	for i := range 100 {
-		do(s, 0, set(fmt.Sprint("k", i), "v"))
-	}
-	s.Tick(0, 0)
-	require.Zero(t, freed)
-	require.NoError(t, s.Heard(1, wire.Horizon{Epoch: 7, Quiet: s.log.last}))
-	require.NotZero(t, freed)
-}
-
-// Values of 1 KiB after much churn of all sizes, in the whole arena.
-func TestStoreChurn(t *testing.T) {
-	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
-	s := newStore(t, 24, Config{})
-	for i := range 3000 {
-		do(s, uint64(i), set(fmt.Sprint("k", rng.IntN(5000)), string(make([]byte, rng.IntN(3000)))))
-	}
-	for i := range 3000 {
-		require.Equal(t, kv.OK, do(s, uint64(3000+i), set(fmt.Sprint("v", i), string(make([]byte, 1024)))).Status)
-	}
-	stored := 0
-	for _, it := range s.items {
-		if it.version != 0 {
-			stored += len(wire.PeekRecord(s.arena.Bytes(it.place)).Value)
-		}
-	}
-	perByte := float64(s.Stats().Arena.Total) / float64(stored)
-	t.Logf("%.3f bytes of arena for each byte of value", perByte)
-	require.Less(t, perByte, 1.3)
-}
-
 // Keys that are asked for often are found, by READs that were told of and by calls.
 func TestHotKeys(t *testing.T) {
 	s := newStore(t, 4, Config{})
@@ -400,62 +270,6 @@ func TestHotKeys(t *testing.T) {
 	}
 }
 
-// A day of churn in virtual time on an arena that is full: values of 1 KiB take at most 1.25
-// bytes of memory for each of theirs, also after a time in which others were stored.
-func TestArenaAfterADay(t *testing.T) {
-	const pages, day = 64, 24 * 3600 * 1000
-	s := newStore(t, pages, Config{Depth: 8})
-	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
-	value := make([]byte, 64<<10)
-	const each = 700 // ms between changes
-	const keys = 2 * pages * simPage / 1024
-	for now := uint64(1); now < day; now += each {
-		n := 1024
-		if now < day/2 { // what was stored until noon is of any length
-			n = rng.IntN(4096)
-		}
-		q := set("key"+strconv.Itoa(rng.IntN(keys)), "")
-		q.Value = value[:n]
-		if rng.IntN(3) == 0 {
-			q.Expiry = int64(rng.IntN(3600_000))
-		}
-		if rng.IntN(20) == 0 {
-			q = wire.Request{Request: kv.Request{Op: kv.OpDelete, Key: q.Key}}
-		}
-		if a := s.Do(now, &q); a.Status != kv.OK && a.Status != kv.NotFound {
-			require.Equal(t, kv.OK, a.Status)
-		}
-		s.Tick(now, 4)
-	}
-	st := s.Stats()
-	require.NotZero(t, st.Evicted)
-	stored := 0
-	for id := range s.items {
-		if it := &s.items[id]; it.version != 0 {
-			r := wire.PeekRecord(s.arena.Bytes(it.place))
-			stored += len(r.Key) + len(r.Value)
-		}
-	}
-	ratio := float64(st.Arena.Total) / float64(stored)
-	t.Logf("%d records, %d evicted, %d expired: %.3f bytes of the arena for each that is stored", st.Items, st.Evicted, st.Expired, ratio)
-	require.LessOrEqual(t, ratio, 1.25)
-}
-
-// What neither a message nor a snapshot can carry is refused, whatever the arena takes.
-func TestStoreTakesNoValueThatNobodyCanHave(t *testing.T) {
-	a, err := arena.New(wire.MaxValue + 1<<20) // and no memory: that is looked for later
-	require.NoError(t, err)
-	s, err := New(Config{
-		Epoch: 7, Arena: a, MaxValue: wire.MaxValue + 1, FreeTable: func([]byte) {},
-		AllocTable: func(n int) ([]byte, wire.Where) { return make([]byte, n), wire.Where{Key: 1} },
-	})
-	require.NoError(t, err)
-	q := wire.Request{Request: kv.Request{Op: kv.OpSet, Key: []byte("k"), Value: make([]byte, wire.MaxValue+1)}}
-	require.Equal(t, kv.TooLarge, s.Do(1, &q).Status)
-	q.Value = q.Value[1:]
-	require.Equal(t, kv.NoMemory, s.Do(1, &q).Status)
-}
-
 // A part of a snapshot is no more work than it may have entries: the server does nothing else
 // meanwhile, and most of the table may be empty.
 func TestChunkOfAnEmptyTable(t *testing.T) {
@@ -471,72 +285,4 @@ func TestChunkOfAnEmptyTable(t *testing.T) {
 	require.True(t, c.Last)
 	require.Equal(t, 1<<10/64, parts)
 	require.Equal(t, 1, entries)
-}
-
-// A part of the memory stays free, for what is in quarantine, and what is evicted for that is
-// counted.
-func TestReserve(t *testing.T) {
-	s := newStore(t, 32, Config{})
-	const n = 5000
-	for i := range n {
-		require.Equal(t, kv.OK, do(s, 1, set(strconv.Itoa(i), string(make([]byte, 900)))).Status)
-		require.LessOrEqual(t, s.Stats().Arena.Live, 31*simPage)
-	}
-	require.Greater(t, s.Stats().Arena.Live, 30*simPage)
-	require.Equal(t, uint64(n-s.Stats().Items), s.Stats().Evicted)
-}
-
-// A client that has all deltas gets none, and no snapshot either; one that lacks some gets as many as
-// it wants. Each message has the time.
-func TestDeltasAndTime(t *testing.T) {
-	s := newStore(t, 4, Config{})
-	for i := range 5 {
-		do(s, 1, set(strconv.Itoa(i), "v"))
-	}
-	var d wire.Deltas
-	require.True(t, s.Deltas(7, s.Seq()+1, 10, &d))
-	require.Empty(t, d.List)
-	require.Equal(t, uint64(7), d.Clock)
-	require.False(t, s.Deltas(7, s.Seq()+2, 10, &d), "what is not yet")
-	require.True(t, s.Deltas(8, 2, 3, &d))
-	require.Len(t, d.List, 3)
-	require.Equal(t, []uint64{2, 8}, []uint64{d.First, d.Clock})
-	require.Equal(t, uint64(9), s.Begin(9).Clock)
-	var c wire.Chunk
-	s.Chunk(10, 0, 10, &c)
-	require.Equal(t, uint64(10), c.Clock)
-}
-
-// The horizon is that of the client that is furthest behind, whichever clients come, go and move on.
-func TestHorizonOfClients(t *testing.T) {
-	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
-	s := newStore(t, 1, Config{})
-	for id := range uint64(3000) {
-		switch c := s.clients.all[rng.Uint64N(id+1)]; rng.IntN(6) {
-		case 0:
-			s.Attach(id, 1)
-		case 1:
-			last, found := uint64(0), false // the client that is furthest behind, or none
-			for other, one := range s.clients.all {
-				if !found || one.quiet < s.clients.all[last].quiet {
-					last, found = other, true
-				}
-			}
-			s.Detach(last)
-		case 2:
-			s.log.add(wire.Delta{Change: wire.ChangeGone})
-		default:
-			for other, one := range s.clients.all {
-				if one == c || rng.IntN(4) == 0 {
-					q := one.quiet + rng.Uint64N(s.log.last-one.quiet+1)
-					require.NoError(t, s.Heard(other, wire.Horizon{Epoch: s.cfg.Epoch, Applied: s.log.last, Quiet: q}))
-				}
-			}
-		}
-		want := s.log.last
-		for _, one := range s.clients.all {
-			want = min(want, one.quiet)
-		}
-		require.Equal(t, want, s.horizon())
-	}
 }
