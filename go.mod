@@ -22,6 +22,7 @@ require (
 	github.com/zeebo/xxh3 v1.1.0
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.uber.org/zap v1.27.1
+	golang.org/x/mod v0.41.0
 	golang.org/x/net v0.61.0
 	golang.org/x/sync v0.24.0
 	golang.org/x/sys v0.49.0
@@ -58,7 +59,6 @@ require (
 	golang.org/x/crypto v0.58.0 // indirect; for ProtonMail/go-crypto
 	golang.org/x/exp v0.0.0-20260824195058-e88cd73687aa // indirect; for tests of florianl/go-tc
 	golang.org/x/exp/typeparams v0.0.0-20231108232855-2478ac86f678 // indirect; for staticcheck
-	golang.org/x/mod v0.41.0 // indirect; for x/tools
 	golang.org/x/text v0.43.0 // indirect; for etcd
 	google.golang.org/genproto/googleapis/api v0.0.0-20260803160001-6ac0973c030d // indirect; for etcd
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260803160001-6ac0973c030d // indirect; for etcd

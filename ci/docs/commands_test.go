@@ -29,8 +29,6 @@ var elsewhere = map[string]string{
 	"go run golang.org/x/perf/cmd/benchstat@latest -col /side build/bench/verbs.txt":    "needs the network and a benchmark's result",
 	"apt install gcc libibverbs-dev librdmacm-dev ibverbs-providers rdma-core iproute2": "a part of what make setup installs",
 	"git clone https://github.com/goverbs/goverbs && cd goverbs":                        "this is it",
-	"go get github.com/goverbs/goverbs/verbs@latest":                                    "needs the network, and the module of a user",
-	"go install github.com/goverbs/goverbs/cmd/...@latest":                              "needs the network",
 	"rdmactl features mlx5_0":                                                   "of rdmactl, features and doctor -run are executed on rxe",
 	"rdmactl doctor -run mlx5_0":                                                "as above",
 	"rdmabench read_lat -d mlx5_0 -s 64":                                        "as above, as build/rdmabench",
@@ -51,7 +49,7 @@ var elsewhere = map[string]string{
 	"systemctl enable --now rdmacached":                                                                                    "guests do not run systemd",
 	"make simhca":                                                                                                          "make simulated tries the devices on the host",
 	"cd examples/integrations":                                                                                             "the job integrations has its tests",
-	"SIMHCA=mlx5@quic,mlx5@quic go test -tags simhca -bench QUIC":                                                          "as above",
+	"SIMHCA=mlx5@quic,mlx5@quic go test -tags simhca -bench QUIC":                                                          "the job integrations has its tests",
 	"kubectl get nodes -o custom-columns=NAME:.metadata.name,HCA:.status.allocatable.rdma/hca_shared_devices_a":            "no Kubernetes here: the job kubernetes tests the files",
 	"kubectl apply -f deploy/kubernetes/namespace.yaml":                                                                    "as above",
 	"kubectl -n rdmacached create secret generic rdmacached --from-literal=key=$(openssl rand -hex 16)":                    "as above",
@@ -75,8 +73,8 @@ type act struct {
 	want     []string // in what it prints
 }
 
-// In scripts $rxelab is the launcher, $tmp a folder for the test, and the working
-// folder the module's root.
+// In scripts $rxelab is the launcher, $etcd that program, $proxy a module proxy that has goverbs, $tmp a folder for
+// the test, and the working folder the module's root.
 var acts = []act{
 	{
 		name:     "demo",
@@ -116,6 +114,25 @@ var acts = []act{
 			GOWORK=off go test -count=1 ./...
 			GOWORK=off go test -count=1 -v -exec $rxelab ./...`,
 		want: []string{"ok  \texample.com/yourmodule", "--- PASS: TestBoard"},
+	},
+	// The module of a user has a copy of an example. Modules come from folders alone: this one from its
+	// proxy, the others from the go command's cache. -trimpath makes what is compiled the same in each run.
+	{
+		name: "install",
+		commands: []string{
+			"go get github.com/goverbs/goverbs/verbs@latest",
+			"go install github.com/goverbs/goverbs/cmd/...@latest",
+		},
+		script: `export GOPROXY=file://$proxy,file://$(go env GOMODCACHE)/cache/download
+			export GOMODCACHE=$tmp/modules GOSUMDB=off GOWORK=off GOFLAGS='-modcacherw -trimpath' GOBIN=$tmp/installed
+			mkdir $tmp/user && cp examples/read/main.go $tmp/user && cd $tmp/user
+			go mod init example.com/user
+			go get github.com/goverbs/goverbs/verbs@latest
+			go build
+			go version -m user
+			go install github.com/goverbs/goverbs/cmd/...@latest
+			for program in $tmp/installed/*; do $program -version; done`,
+		want: []string{"dep\tgithub.com/goverbs/goverbs\tv0.1.0", "rdmabench v0.1.0, go1.", "rdmacached v0.1.0, go1.", "rdmactl v0.1.0, go1."},
 	},
 	// A shell, and one command, are the lab's above.
 	{
@@ -237,6 +254,7 @@ func TestCommandsRun(t *testing.T) {
 	tmp := t.TempDir()
 	server, err := etcd.Path(t.Context())
 	require.NoError(t, err)
+	proxy := moduleProxy(t)
 	for _, a := range acts {
 		t.Run(a.name, func(t *testing.T) {
 			// None takes a minute, on most machines; one that hangs is to say where.
@@ -244,7 +262,7 @@ func TestCommandsRun(t *testing.T) {
 			defer cancel()
 			c := exec.CommandContext(ctx, "sh", "-e", "-c", cmp.Or(a.script, strings.Join(a.commands, "\n")))
 			c.Dir = root
-			c.Env = append(os.Environ(), "rxelab="+rxelab, "etcd="+server, "tmp="+tmp, "MAKEFLAGS=")
+			c.Env = append(os.Environ(), "rxelab="+rxelab, "etcd="+server, "proxy="+proxy, "tmp="+tmp, "MAKEFLAGS=")
 			c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 			c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGINT) } // the lab passes it on
 			c.WaitDelay = 20 * time.Second
