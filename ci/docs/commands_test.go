@@ -48,7 +48,6 @@ var elsewhere = map[string]string{
 	"install -m 644 cmd/rdmacached/rdmacached.service /etc/systemd/system":                                                 "changes the host",
 	"systemctl enable --now rdmacached":                                                                                    "guests do not run systemd",
 	"make simhca":                                                                                                          "make simulated tries the devices on the host",
-	"cd examples/integrations":                                                                                             "the job integrations has its tests",
 	"SIMHCA=mlx5@quic,mlx5@quic go test -tags simhca -bench QUIC":                                                          "the job integrations has its tests",
 	"kubectl get nodes -o custom-columns=NAME:.metadata.name,HCA:.status.allocatable.rdma/hca_shared_devices_a":            "no Kubernetes here: the job kubernetes tests the files",
 	"kubectl apply -f deploy/kubernetes/namespace.yaml":                                                                    "as above",
@@ -114,6 +113,16 @@ var acts = []act{
 			GOWORK=off go test -count=1 ./...
 			GOWORK=off go test -count=1 -v -exec $rxelab ./...`,
 		want: []string{"ok  \texample.com/yourmodule", "--- PASS: TestBoard"},
+	},
+	{
+		name: "integrations",
+		commands: []string{
+			"cd examples/integrations",
+			"go test -exec 'rxelab -kernel 6.12 -clock instructions' -run '^$' -bench 'HTTP|GRPC' -benchtime 50ms -count 9",
+		},
+		script: `cd examples/integrations
+			GOWORK=off go test -count=1 -v -exec "$rxelab -kernel 6.12" -bench 'HTTP|GRPC' -benchtime 1x`,
+		want: []string{"--- PASS: TestHTTP", "--- PASS: TestGRPC", "--- PASS: TestDialRefused", "--- PASS: TestQUIC", "BenchmarkGRPC/262144/stream"},
 	},
 	// The module of a user has a copy of an example. Modules come from folders alone: this one from its
 	// proxy, the others from the go command's cache. -trimpath makes what is compiled the same in each run.
