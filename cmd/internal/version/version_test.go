@@ -27,10 +27,9 @@ func TestDescribe(t *testing.T) {
 		describe("rdmabench", checkout))
 }
 
-// Each command says its version, and starts in 50 ms if nothing else runs. The limit is for the
-// fastest of twenty starts on a machine that runs other tests.
+// Each command says its version, and starts in 50 ms: one start of a hundred, since other tests run.
 func TestCommandsStart(t *testing.T) {
-	const limit = 150 * time.Millisecond
+	const limit = 50 * time.Millisecond
 	dir := t.TempDir()
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "../../...").CombinedOutput()
 	require.NoError(t, err, "%s", out)
@@ -39,7 +38,7 @@ func TestCommandsStart(t *testing.T) {
 	require.Len(t, programs, 3)
 	for _, program := range programs {
 		best := time.Hour
-		for range 20 {
+		for n := 0; n < 100 && best >= limit; n++ {
 			start := time.Now()
 			out, err := exec.CommandContext(t.Context(), program, "-version").CombinedOutput()
 			best = min(best, time.Since(start))
