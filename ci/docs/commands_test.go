@@ -70,6 +70,7 @@ type act struct {
 	commands []string
 	script   string   // if not the commands themselves
 	want     []string // in what it prints
+	long     bool     // it compiles for minutes: not with -short
 }
 
 // In scripts $rxelab is the launcher, $etcd that program, $proxy a module proxy that has goverbs, $tmp a folder for
@@ -142,6 +143,7 @@ var acts = []act{
 			go install github.com/goverbs/goverbs/cmd/...@latest
 			for program in $tmp/installed/*; do $program -version; done`,
 		want: []string{"dep\tgithub.com/goverbs/goverbs\tv0.1.0", "rdmabench v0.1.0, go1.", "rdmacached v0.1.0, go1.", "rdmactl v0.1.0, go1."},
+		long: true,
 	},
 	// A shell, and one command, are the lab's above.
 	{
@@ -263,9 +265,15 @@ func TestCommandsRun(t *testing.T) {
 	tmp := t.TempDir()
 	server, err := etcd.Path(t.Context())
 	require.NoError(t, err)
-	proxy := moduleProxy(t)
+	var proxy string
+	if !testing.Short() {
+		proxy = moduleProxy(t)
+	}
 	for _, a := range acts {
 		t.Run(a.name, func(t *testing.T) {
+			if a.long && testing.Short() {
+				t.Skip("long")
+			}
 			// None takes a minute, on most machines; one that hangs is to say where.
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 			defer cancel()
