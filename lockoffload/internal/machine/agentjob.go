@@ -44,7 +44,6 @@ const (
 	jobYielding // leaves the lock free for a moment
 	jobLocking
 	jobDraining // holds the lock, waits for readers to leave
-	jobKeeping  // holds the lock for chains that are about to come
 	jobUnlocking
 )
 
@@ -130,7 +129,6 @@ func (c *Agent) held(now time.Duration, j int32) {
 	c.Unlocking++
 	c.carryAll(now, j)
 	if c.Limits.Keep && c.jobs[j].carried < maxCarried {
-		c.jobs[j].state = jobKeeping
 		c.keeping = append(c.keeping, j)
 		return
 	}

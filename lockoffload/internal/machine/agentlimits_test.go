@@ -153,6 +153,9 @@ func TestAgentCarriesSoMany(t *testing.T) {
 	b.done(0, 0)
 	require.EqualValues(t, 15, b.Stats.Carried)
 	require.Len(t, b.Outs, 16)
+	for range 16 {
+		require.EqualValues(t, 1, b.status().Tries)
+	}
 
 	b = newAgentBench(t, 8)
 	p := b.client(7)

@@ -196,5 +196,9 @@ func TestHandOffIsNoticed(t *testing.T) {
 			require.Equal(t, owner == memory.AgentOwner, m.Base().HandedOn, "%T", m)
 		}
 	}
+	var w Work
+	w.heldBy(memory.MakeTag(memory.AgentOwner, 1, 5))
+	w.heldBy(memory.MakeTag(2, 1, 5))
+	require.True(t, w.HandedOn, "whatever it finds afterwards")
 	require.Equal(t, []time.Duration{200 * time.Millisecond, 10 * time.Millisecond}, []time.Duration{turnRun, TurnGap}, "as the comment of Fair has it")
 }

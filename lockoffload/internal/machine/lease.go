@@ -46,7 +46,7 @@ func (l *Lease) Look(word uint64, now time.Time) LeaseState {
 		limit = max(limit, l.first)
 	}
 	switch {
-	case l.alive && l.word == Goodbye:
+	case l.word == Goodbye:
 		return LeaseLeft
 	case now.Sub(l.seen) > limit:
 		return LeaseOver
