@@ -136,6 +136,18 @@ func TestBefore(t *testing.T) {
 	}
 }
 
+// TestSameTime: of targets that begin to wait at the same time the first one is served first, as
+// the most urgent one and as the one that has waited for the bound.
+func TestSameTime(t *testing.T) {
+	for _, now := range []time.Duration{0, time.Second} {
+		var l line
+		first, second := &Peer{}, &Peer{}
+		l.add(first)
+		l.add(second)
+		require.Same(t, first, l.next(&line{}, now, time.Second))
+	}
+}
+
 // firstOf returns the target of a class that came into it first.
 func firstOf(all []*Peer, like *Peer, entered map[*Peer]int) *Peer {
 	first := like

@@ -168,7 +168,6 @@ func (c *Initiator) settle(x *Context, now time.Duration) {
 		x.state, x.used, x.since = attached, 0, now
 		x.peer.wanted = false // Attach, which has what it asked for
 		c.do(Action{Kind: ActReady, Peer: x.peer, Context: x})
-		return
 	case x.state == draining, x.state == aborting, x.state == attached && x.recalled && x.peer.pending == 0:
 		x.yielded = x.peer
 		c.vacate(x, now)

@@ -169,7 +169,9 @@ func TestDismissedSession(t *testing.T) {
 	b.taken()
 	b.ResetDone(x, nil, b.now)
 	b.Received(&wire.Message{Kind: wire.Recall, Sender: 1, Attempt: p.kept.Attempt, Peer: p.Number, Session: 3, From: p.at}, b.now)
-	require.Equal(t, []any{wire.Detach}, kindsOf(b.taken()))
+	as = b.taken()
+	require.Equal(t, []any{wire.Detach}, kindsOf(as))
+	require.EqualValues(t, 3, as[0].Message.Session)
 	require.Zero(t, p.kept.ID)
 }
 

@@ -67,6 +67,18 @@ func TestChainThatDiffersWritesNothing(t *testing.T) {
 	require.Equal(t, "never", string(m.Accesses[2].Data))
 }
 
+// What a chain reads is appended to the memory that its access has.
+func TestChainReadsInPlace(t *testing.T) {
+	b := newBench()
+	m := &changer{Chain: Chain{Acquire: Acquire{Tags: &memory.Tagger{Owner: 1, Epoch: 1}, Data: true}}, Allowed: func() error { return nil }}
+	room := make([]byte, 0, 16)
+	m.Accesses = []Access{{Kind: wire.AccessWrite, Data: []byte("data")}, {Kind: wire.AccessRead, Data: room}}
+	_, err := b.run(t, m)
+	require.NoError(t, err)
+	require.Equal(t, "data", string(m.Accesses[1].Data))
+	require.Same(t, &room[:1][0], &m.Accesses[1].Data[0])
+}
+
 // What a chain reads its change gets, until it returns, and what the change says is
 // written: nil leaves a record as it is, and an error, a compare that differs, or too
 // much data all of them. The lock is given back.

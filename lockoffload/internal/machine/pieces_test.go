@@ -180,6 +180,23 @@ func TestRecoveryBegunAnew(t *testing.T) {
 	require.False(t, cur.Whole)
 }
 
+// A slot with a copy in pieces keeps no other one from being recovered.
+func TestRecoveryBehindPieces(t *testing.T) {
+	b := newBenchOf(memory.Layout{Slots: 4, Size: 8, Clients: 4})
+	l, mem := &b.s.l, b.s.mem
+	for slot := range l.Slots {
+		storeWord(mem, l.LockOff(slot), memory.MakeTag(1, 1, 1))
+	}
+	for _, slot := range []int{0, 2} {
+		mem[l.CopyOff(slot, 1)+8] ^= 1
+	}
+	m := (&Recovery{Region: mem}).DeadSessions(l, Identity{Owner: 1, Epoch: 1})
+	_, err := b.run(t, m)
+	require.NoError(t, err)
+	require.NoError(t, b.s.free())
+	require.Equal(t, 4, m.Freed)
+}
+
 // What an agent has reserved a client may take at any moment, and write.
 func TestAgentRecoveryTouchesNoData(t *testing.T) {
 	b := newBench()
