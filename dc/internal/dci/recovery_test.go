@@ -73,6 +73,11 @@ func TestStreamIsNotReset(t *testing.T) {
 	require.Empty(t, c.Actions)
 	require.True(t, d.Ready())
 	posted(t, c, p, 1)
+	end(t, c, d, 1, true)
+	_, asked = taken(c)
+	c.Checked(asked[0], true)
+	kinds, _ = taken(c)
+	require.Equal(t, []ActionKind{Abort}, kinds, "what was asked since means something")
 }
 
 // TestRecoveryWaits for the requests in the DCI, and for the reset of a stream, whatever its

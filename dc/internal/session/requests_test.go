@@ -54,6 +54,17 @@ func TestLeastRecentlyUsed(t *testing.T) {
 	}
 }
 
+// TestReadyFirst: a context that is ready is better than one that has to be reset.
+func TestReadyFirst(t *testing.T) {
+	b := newBench(t, 2, nil)
+	x := b.attach(b.peer(1), 3)
+	b.Moved(b.now)
+	require.True(t, x.dirty)
+	p := b.peer(2)
+	b.Enqueue(p, 1, b.now)
+	require.Same(t, &b.Contexts[1], p.ctx)
+}
+
 // TestBacklogInLine: requests that come or are taken back while a target waits change its turn.
 func TestBacklogInLine(t *testing.T) {
 	for name, v := range map[string]struct {

@@ -140,6 +140,25 @@ func TestAgentIsEagerLater(t *testing.T) {
 	require.Empty(t, b.Ops)
 }
 
+// A chain that begins before its deadline tries once, though the lock was left free for a moment.
+func TestAgentTriesOnce(t *testing.T) {
+	b := newAgentBench(t, 8)
+	b.submit(0, b.client(7), wire.ChainRequest{Seq: 1, Shared: true})
+	b.submit(0, b.client(8), wire.ChainRequest{Seq: 1, Deadline: 500})
+	tag := b.jobs[0].tag
+	b.done(0, 0)
+	b.done(0, tag)
+	require.Equal(t, OpRead, b.Ops[0].Kind)
+	b.status()
+	const late = 600 * time.Microsecond
+	b.done(late, 0)
+	require.Equal(t, OpCmpSwap, b.Ops[0].Kind)
+	b.done(late, 99)
+	r := b.status()
+	require.Equal(t, wire.ChainNotAcquired, r.Status)
+	require.EqualValues(t, 1, r.Tries)
+}
+
 // One lock serves sixteen chains, and none of which the time is over.
 func TestAgentCarriesSoMany(t *testing.T) {
 	l := AgentLimits{Peers: 4, Window: 8, Queue: 100, Receives: 100, Message: 256, MaxWait: time.Millisecond, MinPause: time.Microsecond, MaxPause: time.Microsecond}

@@ -85,6 +85,22 @@ func TestTurnOfNobody(t *testing.T) {
 	require.Zero(t, b.Stats.Turns)
 }
 
+// A client that takes back a request which waits gets a reply to it.
+func TestTurnIsNotWanted(t *testing.T) {
+	b := newAgentBench(t, 4)
+	one, two := b.client(1), b.client(2)
+	b.ask(one, 1, 3, 0)
+	require.NotZero(t, b.words(0))
+	require.EqualValues(t, 1, b.status().Client)
+	b.ask(two, 1, 3, 0)
+	b.ask(two, 2, 3, 1)
+	r := b.status()
+	require.EqualValues(t, 2, r.Client)
+	require.EqualValues(t, 1, r.Seq)
+	require.Equal(t, wire.ChainNotAcquired, r.Status)
+	require.Zero(t, b.Broker.Waiting(3))
+}
+
 // A client keeps its turn when it goes on with other requests, of which one takes the place of the
 // request for the turn.
 func TestTurnStays(t *testing.T) {
@@ -186,6 +202,9 @@ func TestHandOffIsNoticed(t *testing.T) {
 		func() Machine { return &AcquireShared{Acquire: Acquire{Tags: tags, Tries: 1}} },
 		func() Machine {
 			return &Reader{Acquire: Acquire{Tags: tags, Tries: 1, Reading: true}, Accesses: readsOf(0), Protocol: ProtocolReadChain}
+		},
+		func() Machine {
+			return &Reader{Acquire: Acquire{Tags: tags, Tries: 1, Reading: true, Data: true}, Accesses: readsOf(0), Protocol: ProtocolReadLocked}
 		},
 	} {
 		for _, owner := range []uint16{2, memory.AgentOwner} {

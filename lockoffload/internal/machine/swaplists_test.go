@@ -30,7 +30,7 @@ func TestListsOfSwap(t *testing.T) {
 	swap := []OpKind{OpWrite, OpCmpSwap}
 	read := func(pointer uint64, known bool, want ...[]OpKind) *SwapReader {
 		t.Helper()
-		m := &SwapReader{SwapLook: SwapLook{Slot: 1, Pointer: pointer, Known: known}}
+		m := &SwapReader{SwapLook: SwapLook{Slot: 1, Pointer: pointer, Known: known, Work: Work{Ops: []Op{{}}}}} // of another operation
 		got, err := b.shapes(t, m)
 		require.NoError(t, err)
 		require.Equal(t, want, got)
@@ -41,7 +41,7 @@ func TestListsOfSwap(t *testing.T) {
 	}
 	write := func(pointer uint64, known bool, version uint64, data string, end error, want ...[]OpKind) *SwapWriter {
 		t.Helper()
-		m := &SwapWriter{SwapLook: SwapLook{Slot: 1, Pointer: pointer, Known: known}, Owner: 1, Version: version, Data: []byte(data)}
+		m := &SwapWriter{SwapLook: SwapLook{Slot: 1, Pointer: pointer, Known: known, Work: Work{Ops: []Op{{}}}}, Owner: 1, Version: version, Data: []byte(data)}
 		got, err := b.shapes(t, m)
 		require.ErrorIs(t, err, end)
 		require.Equal(t, want, got)
