@@ -20,13 +20,14 @@ func TestOtherSenders(t *testing.T) {
 		func(m *wire.Message) { m.Sender++ },
 		func(m *wire.Message) { m.Context++ },
 		func(m *wire.Message) { m.Peer++ },
+		func(m *wire.Message) { m.From = wire.ControlAddress{} },
 	} {
 		m := wire.Message{Kind: wire.Attached, Sender: 1, Attempt: 1, Session: 9, QPN: 5, MTU: 3, Wait: 1000, From: p.at}
 		change(&m)
 		b.Received(&m, 0)
 		require.Equal(t, connecting, p.ctx.state)
 	}
-	require.EqualValues(t, 5, b.Stats.Malformed)
+	require.EqualValues(t, 6, b.Stats.Malformed)
 }
 
 // TestNumbersOnlyGrow: a new session's packets are behind all of its context

@@ -102,6 +102,18 @@ func TestLapsedSession(t *testing.T) {
 	require.EqualValues(t, 4, as[0].Message.Session, "the new one replaces it")
 }
 
+// TestKeptUntilHalfOfTheLease, to the end.
+func TestKeptUntilHalfOfTheLease(t *testing.T) {
+	for late, kept := range []uint64{3, 0} {
+		b := newBench(t, 1, nil)
+		p := b.peer(1)
+		x := b.attach(p, 3)
+		b.now = x.Session.lease()/2 + time.Duration(late)
+		b.Enqueue(b.peer(2), 1, b.now)
+		require.Equal(t, kept, p.kept.ID)
+	}
+}
+
 // TestStaleSession: a session that its target does not know is lost, and one that is
 // kept is forgotten.
 func TestStaleSession(t *testing.T) {
