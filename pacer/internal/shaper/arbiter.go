@@ -85,7 +85,7 @@ func (s *Shaper) arbitrate() (best int, held Reason) {
 	for m := s.busy; m != 0; m &= m - 1 {
 		u := bits.TrailingZeros64(m)
 		p := &s.present[u]
-		for p.cmd = none; s.units[u] != none; p.cmd = none {
+		for s.units[u] != none {
 			f := s.units[u]
 			s.offer(p, f)
 			if !p.reason.own() {
@@ -116,7 +116,7 @@ func (s *Shaper) arbitrate() (best int, held Reason) {
 // deficit: they have their reserve, and make debts.
 func (s *Shaper) goes(u int) bool {
 	p := &s.present[u]
-	return p.cmd != none && p.reason == None &&
+	return p.reason == None &&
 		(s.cfg.Policy != Deficit || s.flows[p.flow].deficit >= p.wire || s.isSmall(&s.cmds[p.cmd]))
 }
 
@@ -124,7 +124,7 @@ func (s *Shaper) goes(u int) bool {
 // deficit policy: one that could go, or waits for room that smaller ones would take.
 func (s *Shaper) claims(u int) bool {
 	p := &s.present[u]
-	return p.cmd != none && (p.reason == None || p.reason == Threshold || p.reason == Rate || p.reason == Outbound)
+	return p.reason == None || p.reason == Threshold || p.reason == Rate || p.reason == Outbound
 }
 
 // topUp adds quanta to the flows of each class that take part, as many as let one of
@@ -171,7 +171,7 @@ func (s *Shaper) passOver(best int) {
 	for m := s.busy; m != 0; m &= m - 1 {
 		u := bits.TrailingZeros64(m)
 		p := &s.present[u]
-		if u == best || p.cmd == none || p.reason == None || !s.before(u, best) {
+		if u == best || p.reason == None || !s.before(u, best) {
 			continue
 		}
 		f := &s.flows[p.flow]
@@ -269,14 +269,14 @@ func (s *Shaper) offer(p *candidate, f int32) {
 	}
 }
 
-// overtake offers a PUT in place of a GET that is held, if the PUT may go, or if only the GET is
-// held by a limit of the flow itself.
+// overtake offers a PUT in place of a GET that is held, if the PUT may go, or if the GET is held by
+// a limit of the flow itself.
 func (s *Shaper) overtake(get *candidate, f int32) {
 	var put candidate
 	if !s.nextPut(&put, f) {
 		return
 	}
-	if put.reason = s.limit(&put); put.reason == None || get.reason.own() && !put.reason.own() {
+	if put.reason = s.limit(&put); put.reason == None || get.reason.own() {
 		*get = put
 	}
 }

@@ -83,7 +83,7 @@ func (s *Shaper) exceeds(wire int64, small bool) Reason {
 	outstanding, smallOut := s.live()
 	if !small {
 		bulk := outstanding - smallOut
-		if bulk > 0 && outstanding+wire > t-s.cfg.Reserve || bulk == 0 && wire <= t-s.cfg.Reserve && outstanding+wire > t {
+		if bulk > 0 && outstanding+wire > t-s.cfg.Reserve || wire <= t-s.cfg.Reserve && outstanding+wire > t {
 			s.tune.filled = true
 			return Threshold
 		}

@@ -152,6 +152,10 @@ func TestUnitsForFlows(t *testing.T) {
 	b.s.Down(b.flows[3])
 	require.Equal(t, Down, b.explain(b.get(3, 64)))
 	require.Equal(t, []Reason{Arbitration, NoUnit, NoUnit}, []Reason{b.explain(requests[0]), b.explain(requests[1]), b.explain(requests[2])})
+	for range 3 { // a flow keeps its unit
+		require.NoError(t, b.s.Reconfigure(c, 0))
+		require.Equal(t, Arbitration, b.explain(requests[0]))
+	}
 	for units, want := range map[int]int{2: 1, 3: 0, 4: 0} {
 		c.Units = units
 		require.NoError(t, b.s.Reconfigure(c, 0))
@@ -469,6 +473,37 @@ func TestCappedClassLeavesUnits(t *testing.T) {
 	require.Equal(t, r, g.Request)
 }
 
+// A class has as much outstanding as its cap, and no more.
+func TestCap(t *testing.T) {
+	for limit, want := range map[int64]int{2 * (kib + 1): 2, 2*(kib+1) - 1: 1, 1: 1, 0: 4} {
+		b := newBench(t, Config{MTU: kib, Slice: kib, Threshold: 100 * kib, Classes: []Class{{Cap: limit}}}, FlowConfig{})
+		b.get(0, 4*kib)
+		require.Len(t, b.all(), want, "%d", limit)
+	}
+}
+
+// The unit of the least urgent flow goes to a more urgent one, and to no other.
+func TestLeastUrgentGivesUpItsUnit(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Slice: kib, Units: 2, Threshold: 100 * kib, Classes: []Class{{}, {Priority: 1}, {Priority: 2}}}, make([]FlowConfig, 4)...)
+	low := b.get(0, 8*kib)
+	middle := b.get(1, 8*kib, inClass(1))
+	require.Equal(t, NoUnit, b.explain(b.get(2, 8*kib)))
+	high := b.get(3, 8*kib, inClass(2))
+	require.Equal(t, []Reason{NoUnit, Arbitration, Arbitration}, []Reason{b.explain(low), b.explain(middle), b.explain(high)})
+}
+
+// What a flow presented is not sent once its queue pair is in error.
+func TestDownWhatWasPresented(t *testing.T) {
+	b := newBench(t, Config{Slice: 4 * kib, Threshold: 1 << 20}, FlowConfig{}, FlowConfig{})
+	b.get(0, 64*kib)
+	b.get(1, 64*kib)
+	require.Equal(t, []int{0}, b.order(1))
+	b.s.Down(b.flows[1])
+	require.Equal(t, []int{0, 0, 0}, b.order(3))
+	b.s.Up(b.flows[1])
+	require.Equal(t, []int{2, 2}, counts(b.order(4), 2))
+}
+
 // However many of them are in line, whatever the priority of their class: the one behind all of them goes.
 func TestCappedClassInLine(t *testing.T) {
 	for _, units := range []int{1, 2, 3} {
@@ -522,6 +557,41 @@ func TestDueEnds(t *testing.T) {
 		require.Equal(t, b.flows[1], got[0].Flow, name)
 		require.EqualValues(t, none, b.s.due, name)
 		require.Zero(t, b.s.flows[0].passes, name)
+	}
+}
+
+// Nor is a PUT waited for that cannot use the budget that others leave for it.
+func TestDuePutEnds(t *testing.T) {
+	for name, end := range map[string]func(b *bench, big Request){
+		"down":      func(b *bench, _ Request) { b.s.Down(b.flows[0]) },
+		"cancelled": func(b *bench, big Request) { b.s.Cancel(big) },
+		"full":      func(b *bench, _ Request) { b.s.flows[0].Depth = 1 },
+	} {
+		b := newBench(t, Config{MTU: kib, Outbound: 1, OutBurst: 10_000, MaxPasses: 1}, FlowConfig{}, FlowConfig{})
+		put := func(flow, n int) Request { return b.get(flow, n, kind(Put)) }
+		put(0, 1000)
+		require.Len(t, b.all(), 1)
+		put(1, 1000)
+		require.Len(t, b.all(), 1)
+		big := put(0, 9000)
+		for range 9 {
+			put(1, 500)
+		}
+		require.Len(t, b.all(), 1, name) // passes it over, once too often
+		require.EqualValues(t, b.flows[0], b.s.duePut, name)
+		b.get(0, kib) // keeps the flow busy
+		end(b, big)
+		got := b.all()
+		require.NotEmpty(t, got, name)
+		n := 0
+		for _, g := range got {
+			if g.Kind == Put {
+				require.Equal(t, b.flows[1], g.Flow, name)
+				n++
+			}
+		}
+		require.Equal(t, 8, n, name)
+		require.EqualValues(t, none, b.s.duePut, name)
 	}
 }
 

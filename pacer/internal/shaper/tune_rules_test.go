@@ -95,6 +95,55 @@ func TestTunerRounds(t *testing.T) {
 	require.Equal(t, now, u.round)
 }
 
+// Responses that all come at one moment say nothing about the rate.
+func TestTunerAndABurst(t *testing.T) {
+	u := tuner{one: 1000, max: 100_000, window: 2000, base: msec, renewed: time.Second, round: time.Second, filled: true}
+	for range 4 {
+		u.sample(&sub{wire: 1000, granted: time.Second + 1}, time.Second+msec, false)
+	}
+	require.EqualValues(t, []int64{2000, 3000, 4}, []int64{u.window, u.bytes, u.count})
+	u.sample(&sub{wire: 1000, granted: time.Second + 1}, time.Second+2*msec, false)
+	require.EqualValues(t, []int64{3062, 0, 0}, []int64{u.window, u.bytes, u.count})
+}
+
+// A probe that something does not come back for ends after its time, and a round begins. What is outstanding then
+// is waited for no more, but small requests and PUTs, and what is overdue.
+func TestProbeThatEndsInVain(t *testing.T) {
+	b := newBench(t, Config{Tune: true, Threshold: 1 << 20, Slice: -1, Overdue: -1}, FlowConfig{}, FlowConfig{}, FlowConfig{})
+	b.get(0, 1000)
+	b.get(0, 10)
+	b.get(0, 1000, kind(Put))
+	b.get(1, 2000)
+	out := b.all()
+	require.Len(t, out, 4)
+	b.s.lend(&b.s.subs[out[1].Sub.place()])
+	tune := &b.s.tune
+	tune.renewed, tune.probing = time.Second, 1
+	held := b.get(2, 1000)
+	b.now = time.Second + probeTime - 1
+	require.Empty(t, b.all())
+	require.Equal(t, Threshold, b.explain(held))
+	at, ok := b.s.Wake()
+	require.True(t, ok)
+	require.Equal(t, b.now+1, at)
+	b.now++
+	require.Len(t, b.all(), 1)
+	require.Zero(t, tune.probing)
+	require.Equal(t, b.now, tune.round)
+	want := int64(0)
+	for _, g := range out {
+		if g.Kind == Get && g.Length > 512 && !b.s.subs[g.Sub.place()].lent {
+			want += int64(g.Length) + 1
+		}
+	}
+	require.Equal(t, want, b.s.stranded)
+	for _, g := range out {
+		b.done(g)
+	}
+	require.Zero(t, b.s.stranded)
+	require.Zero(t, b.s.lent)
+}
+
 // The threshold that a tuner begins with is between the least and the largest; one that runs keeps its own.
 func TestTunerBegins(t *testing.T) {
 	for _, c := range []struct {
