@@ -408,6 +408,35 @@ func TestPacketThatMayHaveArrived(t *testing.T) {
 	require.Equal(t, engine.Retransmit, s.host.last.Status)
 }
 
+// Nor has the receiver refused a message for which it had no buffer later, if a packet of it may have arrived before.
+func TestNoBufferAfterAll(t *testing.T) {
+	s := newSolo(t, Config{})
+	s.send(engine.Reliable, 10, false)
+	for i := range refuseTries {
+		require.NotNil(t, s.next(0))
+		s.Completed(0, []Outcome{Failed, NotReady}[min(i, 1)])
+		s.sleep(s.cfg.RetryDelay << i)
+	}
+	require.Zero(t, s.host.settled)
+	require.True(t, s.next(0).Part.Cancel)
+	s.answer(wire.Response{Base: 1})
+	require.Equal(t, engine.Delivered, s.host.last.Status)
+}
+
+// Packets that are malformed, or have a number far ahead, are counted, and change nothing else.
+func TestPacketsThatAreRefused(t *testing.T) {
+	s := newSolo(t, Config{})
+	s.part(wire.Part{Total: 200}, false)
+	before := s.Stats
+	s.Receive(s.p.Addr.QPN, []byte{1})
+	require.Equal(t, before.Malformed+1, s.Stats.Malformed)
+	require.EqualValues(t, 1, s.p.arrived)
+	require.Equal(t, before.Duplicates, s.Stats.Duplicates)
+	s.part(wire.Part{Seq: wire.Window, Total: 10}, false)
+	require.Equal(t, before.Bogus+1, s.Stats.Bogus)
+	require.Equal(t, before.Delivered, s.Stats.Delivered)
+}
+
 // A completion says nothing in a session that began after its packet, nor when its peer was forgotten.
 func TestLateCompletions(t *testing.T) {
 	for _, forget := range []bool{false, true} {
