@@ -70,11 +70,11 @@ func newTrial(ctx context.Context, p *pkg, tags string) (t *trial, err error) {
 	if t.tmp, err = os.MkdirTemp("", "mutate"); err != nil {
 		return nil, err
 	}
-	defer func() {
+	defer func(made *trial) {
 		if err != nil {
-			t.close()
+			made.close()
 		}
-	}()
+	}(t)
 	if err := t.build(ctx, p, tags); err != nil {
 		return nil, err
 	}
