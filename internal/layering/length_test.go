@@ -18,7 +18,7 @@ var reason = regexp.MustCompile(`(?m)^// .*\bone file\b`)
 // A file holds one idea, mostly in less than 400 lines. A longer one has a comment with the words "one file" and
 // the reason. The ceiling is for files that have none, and falls with each that is split.
 func TestFilesAreShort(t *testing.T) {
-	const most, ceiling = 400, 26
+	const most, ceiling = 400, 22
 	var long []string
 	for _, f := range files(t) {
 		b, err := os.ReadFile(filepath.Join("../..", f.path))
