@@ -272,7 +272,7 @@ func TestCommandsRun(t *testing.T) {
 	for _, a := range acts {
 		t.Run(a.name, func(t *testing.T) {
 			if a.long && testing.Short() {
-				t.Skip("long")
+				t.Skip("compiles for minutes: make torture runs it")
 			}
 			// None takes a minute, on most machines; one that hangs is to say where.
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
