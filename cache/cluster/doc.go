@@ -20,7 +20,7 @@
 //   - Single keys are linearizable for all clients of the cluster, while servers join, leave, die and hang. At each
 //     moment one server executes the requests for a shard, and no READ counts at another one.
 //   - When a server joins, or weights differ, shards move until each member has its share by weight. The next owner
-//     copies the records of up to 16 shards at a time by READs, while the owner serves them. Only the last changes are
+//     copies the records of up to 32 shards at a time by READs, while the owner serves them. Only the last changes are
 //     copied while changes of those shards wait.
 //   - A server that leaves ([Member.Drain]) hands over all its shards before.
 //   - Other members take over the shards of a server that dies, hangs or is cut off, 1.1 TTL and two beats after its

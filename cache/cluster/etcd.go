@@ -47,10 +47,11 @@ type connection struct {
 // The keys below the prefix. Members watch all from "moves/" to those of the servers.
 const (
 	placementKey = "placement"
-	serversKey   = "servers/"        // and id, "/", boot number
-	requestsKey  = "moves/to/"       // and the id of the next owner
-	repliesKey   = "moves/from/"     // and the id of the owner
-	drainKey     = "operator/drain/" // and the id of a server that is to have no shards
+	serversKey   = "servers/" // and id, "/", boot number
+	movesKey     = "moves/"
+	requestsKey  = movesKey + "to/"   // and the id of the next owner
+	repliesKey   = movesKey + "from/" // and the id of the owner
+	drainKey     = "operator/drain/"  // and the id of a server that is to have no shards
 )
 
 // openStore returns etcd, of which each member has some time to reply.
@@ -155,7 +156,8 @@ func (s *store) doAt(ctx context.Context, n uint32, compare []clientv3.Cmp, othe
 
 // watcher is what a member does about changes in etcd.
 type watcher struct {
-	changed func()                             // the placement, or a move
+	id      string                             // of the member
+	changed func()                             // the placement, what an operator wants, or a move of the member that another one goes on with
 	beat    func(l place.Life, revision int64) // the key of a life
 }
 
@@ -181,7 +183,7 @@ func (s *store) watchAt(ctx context.Context, n uint32, w watcher) {
 	defer cancel()
 	tick := time.NewTicker(s.timeout)
 	defer tick.Stop()
-	responses := c.Watch(ctx, s.prefix+"moves/", clientv3.WithRange(clientv3.GetPrefixRangeEnd(s.prefix+serversKey)))
+	responses := c.Watch(ctx, s.prefix+movesKey, clientv3.WithRange(clientv3.GetPrefixRangeEnd(s.prefix+serversKey)))
 	for s.at.Load() == n {
 		select {
 		case r, ok := <-responses:
@@ -197,13 +199,35 @@ func (s *store) watchAt(ctx context.Context, n uint32, w watcher) {
 // tell tells of changes.
 func (s *store) tell(events []*clientv3.Event, w watcher) {
 	for _, e := range events {
-		key, ok := strings.CutPrefix(string(e.Kv.Key), s.prefix+serversKey)
-		if !ok {
+		key := strings.TrimPrefix(string(e.Kv.Key), s.prefix)
+		if key, ok := strings.CutPrefix(key, serversKey); ok {
+			if l, err := lifeOf(key); err == nil && e.Type == clientv3.EventTypePut {
+				w.beat(l, e.Kv.ModRevision)
+			}
+		} else if !strings.HasPrefix(key, movesKey) || movesOn(key, e.Kv.Value, w.id) {
 			w.changed()
-		} else if l, err := lifeOf(key); err == nil && e.Type == clientv3.EventTypePut {
-			w.beat(l, e.Kv.ModRevision)
 		}
 	}
+}
+
+// movesOn reports whether a request or a reply is for a member, which need not hear of the moves of others, or of what it
+// has written itself.
+func movesOn(key string, value []byte, id string) bool {
+	v := emptyView()
+	if v.add(key, value, 0) != nil {
+		return true // the next beat says so
+	}
+	for _, r := range v.requests {
+		if r.From == id {
+			return true
+		}
+	}
+	for _, r := range v.replies {
+		if r.To == id {
+			return true
+		}
+	}
+	return false
 }
 
 // lifeOf returns the life of a key below serversKey.

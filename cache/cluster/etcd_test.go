@@ -2,12 +2,17 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"net"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverbs/goverbs/cache/internal/place"
 )
 
 // silentEtcd returns the address of an etcd that accepts connections and never replies.
@@ -97,4 +102,34 @@ func TestConnectsAgainSoon(t *testing.T) {
 	stop()
 	running.Wait()
 	require.NoError(t, s.close())
+}
+
+// A member hears of the moves that others go on with, of all that is no move, and of what it cannot read.
+func TestTold(t *testing.T) {
+	s := openStore(&Config{Name: "test", TTL: maxTTL}, time.Second)
+	for _, tt := range []struct {
+		key   string
+		value any
+		told  bool
+	}{
+		{placementKey, 0, true},
+		{drainKey + "c", 0, true},
+		{requestsKey + "c", request{To: "c", From: "b"}, true},
+		{requestsKey + "b", request{To: "b", From: "c"}, false}, // its own
+		{requestsKey + "c", request{To: "c", From: "d"}, false},
+		{requestsKey + "c", "bad", true},
+		{repliesKey + "c", reply{To: "b"}, true},
+		{repliesKey + "b", reply{To: "c"}, false}, // its own
+		{repliesKey + "c", reply{To: "d"}, false},
+		{repliesKey + "c", reply{}, false},
+		{serversKey + "c/7", life{}, false},
+	} {
+		value, err := json.Marshal(tt.value)
+		require.NoError(t, err)
+		told := false
+		s.tell([]*clientv3.Event{{Kv: &mvccpb.KeyValue{Key: []byte(s.prefix + tt.key), Value: value}}}, watcher{
+			id: "b", changed: func() { told = true }, beat: func(place.Life, int64) {},
+		})
+		require.Equal(t, tt.told, told, "%s: %s", tt.key, value)
+	}
 }

@@ -133,7 +133,7 @@ func (m *Member) live(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer m.work.Wait()
 	defer stop()
-	m.work.Go(func() { m.store.watch(ctx, watcher{changed: m.hurry, beat: m.saw}) })
+	m.work.Go(func() { m.store.watch(ctx, watcher{id: m.cfg.ID, changed: m.hurry, beat: m.saw}) })
 	m.work.Go(func() { m.pullAll(ctx) })
 	m.work.Go(func() { m.askAll(ctx) })
 	tick := time.NewTicker(m.cfg.own().Beat())

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/cache/cluster"
@@ -22,12 +24,13 @@ import (
 // An owner that gives up a move does not begin it again: its next owner makes another request, for half as many shards.
 func TestSimulatedMoveIsKept(t *testing.T) {
 	r := newRig(t)
-	a := r.start("a", "127.0.0.1:0", heavy, func(cfg *cluster.Config) { cfg.SetPatience(time.Nanosecond) })
+	impatient := func(cfg *cluster.Config) { cfg.SetPatience(time.Nanosecond) }
+	a := r.start("a", "127.0.0.1:0", heavy, impatient)
 	a.owns(shards)
 	const requests = "/rdmacached/test/moves/to/b"
 	replies := r.connect().Watch(r.ctx, "/rdmacached/test/moves/from/a")
 	asked := r.connect().Watch(r.ctx, requests)
-	r.start("b", "127.0.0.1:0", 1)
+	r.start("b", "127.0.0.1:0", 1, impatient) // or it had all records before the owner looks again
 	closed, refused := make(map[uint64]int), make(map[uint64]bool)
 	for len(refused) < 3 {
 		for _, e := range (<-replies).Events {
@@ -45,7 +48,7 @@ func TestSimulatedMoveIsKept(t *testing.T) {
 			}
 		}
 	}
-	sizes := make(map[uint64]int)
+	var sizes []int // of all requests, which all fail
 	for len(sizes) < 3 {
 		for _, e := range (<-asked).Events {
 			var v struct {
@@ -54,15 +57,48 @@ func TestSimulatedMoveIsKept(t *testing.T) {
 			}
 			require.NoError(t, json.Unmarshal(e.Kv.Value, &v))
 			if v.Number != 0 {
-				sizes[v.Number] = len(v.Shards)
+				sizes = append(sizes, len(v.Shards))
 			}
 		}
 	}
-	for n := range refused {
-		if refused[n-1] {
-			require.Equal(t, sizes[n-1]/2, sizes[n], "after a failure")
+	for i, n := range sizes[1:] {
+		require.Equal(t, max(sizes[i]/2, 1), n, "after a failure")
+	}
+}
+
+// A member moves shards for a quarter of the time, so that what it moves is served meanwhile.
+func TestSimulatedMovesRest(t *testing.T) {
+	r := newRig(t)
+	r.first()
+	changes := r.connect().Watch(r.ctx, "/rdmacached/test/", clientv3.WithPrefix())
+	b := r.start("b", "127.0.0.1:0", heavy)
+	var asked, moved time.Time // a move, of which a part is its copy, before
+	var moving, resting time.Duration
+	for requested := 0; requested < shards/2; {
+		for _, e := range (<-changes).Events {
+			var v struct {
+				Number   uint64
+				Imported uint32
+				Shards   map[int]uint32
+			}
+			switch key := string(e.Kv.Key); {
+			case strings.HasSuffix(key, "/moves/to/b"):
+				require.NoError(t, json.Unmarshal(e.Kv.Value, &v))
+				if v.Imported != 0 || v.Number == 0 {
+					continue
+				}
+				requested += len(v.Shards)
+				if asked = time.Now(); !moved.IsZero() {
+					resting += asked.Sub(moved)
+				}
+			case strings.HasSuffix(key, "/placement") && !asked.IsZero():
+				moved = time.Now()
+				moving += moved.Sub(asked)
+			}
 		}
 	}
+	b.owns(shards / 2)
+	require.Greater(t, resting, 2*moving)
 }
 
 // gate passes connections on until it is shut, and then keeps them.

@@ -22,9 +22,13 @@ type shardCopy struct {
 
 // What moves together: as many shards as a limit allows, of which the records may take so much memory here.
 const (
-	maxTogether    = 16
+	maxTogether    = 32
 	togetherMemory = 64 << 20
 )
+
+// resting is how long a member rests after a move, in times of how long that took. Copies, removals and etcd's
+// transactions use processors of all members: three quarters of the time are left to what is served.
+const resting = 3
 
 // together is how many shards move together. After a move that has failed fewer do: their owner gives a move up that
 // takes too long.
@@ -36,13 +40,14 @@ func (m *Member) together() together {
 	return together{n, n}
 }
 
-// ended takes the end of a move.
-func (t *together) ended(err error) {
+// ended takes the end of a move that took some time, and returns how long the member rests then.
+func (t *together) ended(took time.Duration, err error) time.Duration {
 	if err != nil {
 		t.n = max(t.n/2, 1)
-	} else {
-		t.n = min(2*t.n, t.most)
+		return 0
 	}
+	t.n = min(2*t.n, t.most)
+	return resting * took
 }
 
 // pullAll moves shards here until ctx ends. An owner that a move has failed with is left alone for a while.
@@ -65,15 +70,20 @@ func (m *Member) pullAll(ctx context.Context) {
 			}
 			continue
 		}
+		begun := time.Now()
 		c, err := m.peers.client(ctx, address)
 		if err == nil {
 			err = m.pull(ctx, c, r)
 		}
-		together.ended(err)
+		rest := together.ended(time.Since(begun), err)
 		if err != nil && ctx.Err() == nil {
 			m.cfg.Logger.Warn("cluster: shards do not come", "shards", len(r.Shards), "from", r.From, "error", err)
 			avoid[r.From] = time.Now().Add(m.cfg.TTL)
 			requested = true
+		}
+		select {
+		case <-time.After(rest):
+		case <-ctx.Done():
 		}
 	}
 }

@@ -29,6 +29,7 @@ func TestSimulatedWatchGoesOn(t *testing.T) {
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		s.watch(ctx, watcher{
+			id:      "b",
 			changed: func() { changes.Add(1) },
 			beat: func(l place.Life, revision int64) {
 				require.Equal(t, me.Life, l)
@@ -41,7 +42,7 @@ func TestSimulatedWatchGoesOn(t *testing.T) {
 		from, before := s.revision.Load(), changes.Load()
 		for beat.Load() <= from || changes.Load() == before {
 			_, _ = s.beat(ctx, me, cfg.TTL)
-			_ = s.put(ctx, requestsKey, me.ID, request{})
+			_ = s.put(ctx, requestsKey, me.ID, request{From: "b"})
 			require.NoError(t, ctx.Err())
 			time.Sleep(10 * time.Millisecond)
 		}
