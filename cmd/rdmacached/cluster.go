@@ -39,7 +39,7 @@ type clusterConfig struct {
 }
 
 // defaultDrain is how long a server that ends may take to hand over its shards.
-const defaultDrain = time.Minute
+const defaultDrain = 4 * time.Minute
 
 // member returns the configuration for package cluster, with what is in the files for etcd.
 func (c *clusterConfig) member(key []byte, log *slog.Logger) (cluster.Config, error) {

@@ -69,7 +69,7 @@
 // cluster). Clients name one or more of them ([github.com/goverbs/goverbs/cache.DialCluster]), and learn of the others:
 //
 //	"cluster": {"name": "prod", "id": "h1", "etcd": ["http://10.77.0.2:2379"], "advertise": "10.77.0.2:7481",
-//		"weight": 1, "zone": "a", "ttl": "3s", "drain": "60s", "ca": "", "certificate": "", "certificate_key": "", "user": "", "password": ""}
+//		"weight": 1, "zone": "a", "ttl": "3s", "drain": "4m", "ca": "", "certificate": "", "certificate_key": "", "user": "", "password": ""}
 //
 // "id" names this server for good, and "advertise" is its address for clients and other members. All members need the same
 // "key"; a changed key file applies to a member's own connections after a restart. "weight" is its part of the keys, by default
