@@ -2,8 +2,11 @@
 #include "standin.h"
 #include <dlfcn.h>
 #include <infiniband/mlx5dv.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
 
-enum { MOST = 64, GRH = 40 };
+enum { MOST = 64, GRH = 40, LONG = 10000 /* ms */ };
 
 /* Polls until n requests have completed. */
 static int await(struct ibv_cq *cq, int n)
@@ -149,36 +152,118 @@ out:
 	return took;
 }
 
+/* What an end of a ping-pong sends. */
+struct ping {
+	struct ibv_sge sge;
+	struct ibv_send_wr wr;
+};
+
+static int ping(struct ping *p, const struct standin_datagrams *from, const struct standin_datagrams *to, uint32_t length)
+{
+	p->sge = (struct ibv_sge){ from->addr + GRH + length, length, from->lkey };
+	p->wr = (struct ibv_send_wr){ .sg_list = &p->sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED };
+	p->wr.wr.ud.ah = way(from->qp, from->index, to->gid);
+	p->wr.wr.ud.remote_qpn = ((struct ibv_qp *)to->qp)->qp_num;
+	p->wr.wr.ud.remote_qkey = to->qkey;
+	return p->wr.wr.ud.ah ? 0 : -1;
+}
+
+static void pinged(struct ping *p)
+{
+	if (p->wr.wr.ud.ah)
+		ibv_destroy_ah(p->wr.wr.ud.ah);
+}
+
 int64_t standin_pingpong(const struct standin_datagrams *a, const struct standin_datagrams *b, uint32_t length, int n)
 {
 	const struct standin_datagrams *ends[] = { a, b };
-	struct ibv_sge sge[2];
-	struct ibv_send_wr wr[2] = {};
+	struct ping pings[2] = {};
 	int64_t start, took = -1;
 
-	for (int i = 0; i < 2; i++) {
-		sge[i] = (struct ibv_sge){ ends[i]->addr + GRH + length, length, ends[i]->lkey };
-		wr[i].sg_list = &sge[i];
-		wr[i].num_sge = 1;
-		wr[i].opcode = IBV_WR_SEND;
-		wr[i].send_flags = IBV_SEND_SIGNALED;
-		wr[i].wr.ud.ah = way(ends[i]->qp, ends[i]->index, ends[!i]->gid);
-		wr[i].wr.ud.remote_qpn = ((struct ibv_qp *)ends[!i]->qp)->qp_num;
-		wr[i].wr.ud.remote_qkey = ends[!i]->qkey;
-		if (!wr[i].wr.ud.ah)
-			goto out;
-	}
+	if (ping(&pings[0], a, b, length) || ping(&pings[1], b, a, length))
+		goto out;
 	start = standin_now();
 	for (int i = 0; i < 2 * n; i++) {
 		const struct standin_datagrams *from = ends[i & 1], *to = ends[!(i & 1)];
 
-		if (receive(to, length) || perform(from->qp, from->cq, &wr[i & 1]) || await((struct ibv_cq *)to->cq, 1))
+		if (receive(to, length) || perform(from->qp, from->cq, &pings[i & 1].wr) || await((struct ibv_cq *)to->cq, 1))
 			goto out;
 	}
 	took = standin_now() - start;
 out:
-	for (int i = 0; i < 2; i++)
-		if (wr[i].wr.ud.ah)
-			ibv_destroy_ah(wr[i].wr.ud.ah);
+	pinged(&pings[0]);
+	pinged(&pings[1]);
+	return took;
+}
+
+/* Waits for events of the queue until a message was received. */
+static int hear(const struct standin_datagrams *e)
+{
+	struct ibv_cq *cq = (struct ibv_cq *)e->cq, *same;
+	struct pollfd fd = { .fd = cq->channel->fd, .events = POLLIN };
+	struct ibv_wc wc;
+	void *context;
+
+	for (bool asked = false;;) {
+		int got = ibv_poll_cq(cq, 1, &wc);
+
+		if (got < 0 || (got && wc.status != IBV_WC_SUCCESS))
+			return -1;
+		if (got && wc.opcode == IBV_WC_RECV)
+			return 0;
+		if (got)
+			continue;
+		if (!asked) {
+			asked = true;
+			if (ibv_req_notify_cq(cq, 0))
+				return -1;
+			continue;
+		}
+		if (poll(&fd, 1, LONG) != 1 || ibv_get_cq_event(cq->channel, &same, &context))
+			return -1;
+		ibv_ack_cq_events(cq, 1);
+		asked = false;
+	}
+}
+
+struct echo {
+	const struct standin_datagrams *end;
+	struct ping ping;
+	uint32_t length;
+	int n;
+	bool failed;
+};
+
+static void *echo(void *arg)
+{
+	struct echo *e = arg;
+	struct ibv_send_wr *bad;
+
+	for (int i = 0; i < e->n && !e->failed; i++)
+		e->failed = hear(e->end) || (i + 1 < e->n && receive(e->end, e->length)) || ibv_post_send((struct ibv_qp *)e->end->qp, &e->ping.wr, &bad);
+	return NULL;
+}
+
+int64_t standin_waited_pingpong(const struct standin_datagrams *a, const struct standin_datagrams *b, uint32_t length, int n)
+{
+	struct echo e = { .end = b, .length = length, .n = n };
+	struct ibv_send_wr *bad;
+	struct ping out = {};
+	pthread_t thread;
+	int64_t start, took = -1;
+	bool failed = false;
+
+	if (ping(&out, a, b, length) || ping(&e.ping, b, a, length) || receive(b, length) || pthread_create(&thread, NULL, echo, &e))
+		goto out;
+	start = standin_now();
+	for (int i = 0; i < n && !failed; i++)
+		failed = receive(a, length) || ibv_post_send((struct ibv_qp *)a->qp, &out.wr, &bad) || hear(a);
+	took = standin_now() - start;
+	pthread_join(thread, NULL);
+	if (failed || e.failed)
+		took = -1;
+out:
+	pinged(&out);
+	pinged(&e.ping);
 	return took;
 }

@@ -101,6 +101,13 @@ func (d *Datagrams) PingPong(to *Datagrams, size, n int) (time.Duration, error) 
 	return took(C.standin_pingpong(&a, &b, C.uint32_t(size), C.int(n)))
 }
 
+// WaitedPingPong is PingPong between the calling thread and another one, which wait for events of their queues. Both
+// queues must have channels, of which no other thread reads events.
+func (d *Datagrams) WaitedPingPong(to *Datagrams, size, n int) (time.Duration, error) {
+	a, b := d.c(), to.c()
+	return took(C.standin_waited_pingpong(&a, &b, C.uint32_t(size), C.int(n)))
+}
+
 var errLoop = errors.New("standin: C loop: post, poll or completion failed")
 
 func took(ns C.int64_t) (time.Duration, error) {

@@ -43,4 +43,7 @@ struct standin_datagrams {
 /* One message each way, in turn, with receives in place. */
 int64_t standin_pingpong(const struct standin_datagrams *a, const struct standin_datagrams *b, uint32_t length, int n);
 
+/* The same with a thread for b. Both wait for their queue's events, and the queues have channels. */
+int64_t standin_waited_pingpong(const struct standin_datagrams *a, const struct standin_datagrams *b, uint32_t length, int n);
+
 #endif

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverbs/goverbs/ci/bench/measure"
 	"github.com/goverbs/goverbs/srd"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 const (
@@ -30,10 +31,10 @@ func srdRows() []row {
 		if err != nil {
 			return nil, nil, err
 		}
-		base, _, err := o.datagrams(es)
-		return pingPong, base, err
+		cs, _, err := o.datagrams(es, verbs.CQConfig{PollOnly: true})
+		return pingPong, pingPongInC(cs), err
 	}
-	return append(append(list, polledSends()...), srdRowsOn("_efa", [2]string{"efa_0", "efa_0"})...)
+	return append(append(append(list, waitedInC()), polledSends()...), srdRowsOn("_efa", [2]string{"efa_0", "efa_0"})...)
 }
 
 // polledSends are messages that are waited for by endpoints that poll, as a service with CPUs of its own does.

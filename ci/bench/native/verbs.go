@@ -132,7 +132,7 @@ func datagrams() row {
 		if err != nil {
 			return nil, nil, err
 		}
-		base, sides, err := o.datagrams(es)
+		cs, sides, err := o.datagrams(es, verbs.CQConfig{PollOnly: true})
 		return each(func(context.Context) error {
 			for i, from := range sides {
 				to := sides[1-i]
@@ -148,30 +148,46 @@ func datagrams() row {
 				}
 			}
 			return nil
-		}), base, err
+		}), pingPongInC(cs), err
 	}}
 }
 
-// datagrams returns the loop in C, and the same queue pairs.
-func (o *opened) datagrams(es [2]end) (inC operations, sides [2]*datagramEnd, err error) {
+func pingPongInC(cs [2]*standin.Datagrams) operations {
+	return func(_ context.Context, n int) (time.Duration, error) { return cs[0].PingPong(cs[1], read, n) }
+}
+
+// waitedInC is a message each way between two threads that wait for it by events: how far the mean is above
+// the best where every message wakes a thread.
+func waitedInC() row {
+	return row{name: "c_send_64B", inC: true, few: 40, waited: true, open: func(o *opened) (ours, base operations, err error) {
+		es, err := o.ends()
+		if err != nil {
+			return nil, nil, err
+		}
+		cs, _, err := o.datagrams(es, verbs.CQConfig{})
+		return func(_ context.Context, n int) (time.Duration, error) { return cs[0].WaitedPingPong(cs[1], read, n) }, nil, err
+	}}
+}
+
+// datagrams returns two UD queue pairs for loops in C, and the same for ours.
+func (o *opened) datagrams(es [2]end, queue verbs.CQConfig) (cs [2]*standin.Datagrams, sides [2]*datagramEnd, err error) {
 	var qps [2]*verbs.QP
 	var cqs [2]*verbs.CQ
-	var cs [2]standin.Datagrams
 	for i, e := range es {
-		if qps[i], cqs[i], err = o.qp(e, verbs.CQConfig{PollOnly: true}, verbs.QPConfig{Type: verbs.UD}); err != nil {
-			return nil, sides, err
+		if qps[i], cqs[i], err = o.qp(e, queue, verbs.QPConfig{Type: verbs.UD}); err != nil {
+			return cs, sides, err
 		}
 		if err := qps[i].Activate(); err != nil {
-			return nil, sides, err
+			return cs, sides, err
 		}
-		cs[i] = standin.Datagrams{QP: driver.RawQP(qps[i]), CQ: driver.RawCQ(cqs[i]), Local: e.mr.SGE(0, memory), QKey: verbs.DefaultQKey, GID: e.gid.GID, Index: e.gid.Index}
+		cs[i] = &standin.Datagrams{QP: driver.RawQP(qps[i]), CQ: driver.RawCQ(cqs[i]), Local: e.mr.SGE(0, memory), QKey: verbs.DefaultQKey, GID: e.gid.GID, Index: e.gid.Index}
 	}
 	for i, e := range es {
 		if sides[i], err = newDatagramEnd(o, e, qps[i], cqs[i], es[1-i], qps[1-i]); err != nil {
-			return nil, sides, err
+			return cs, sides, err
 		}
 	}
-	return func(_ context.Context, n int) (time.Duration, error) { return cs[0].PingPong(&cs[1], read, n) }, sides, nil
+	return cs, sides, nil
 }
 
 // datagramEnd sends to the other one, and receives.
