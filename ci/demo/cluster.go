@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/internal/cachestatus"
 )
 
 // interval is the time of a row in the cluster's table.
@@ -164,12 +166,12 @@ func (t *clusterTable) play(ctx context.Context, s scene) error {
 		}
 		n := t.load.take()
 		sum = counts{sum.ops + n.ops, sum.misses + n.misses, sum.failed + n.failed}
-		known, err := t.crew.all[0].shares(ctx)
+		known, err := cachestatus.GetCluster(ctx, t.crew.all[0].metrics())
 		if err != nil {
 			return err
 		}
 		fmt.Printf("%6.1f %7.0f %8d %8d %15s %5s %5s\n", time.Since(t.begun).Seconds(), float64(n.ops)/interval.Seconds(), n.misses, n.failed,
-			known.of("a"), known.of("b"), known.of("c"))
+			shards(known, "a"), shards(known, "b"), shards(known, "c"))
 	}
 	t.load.mu.Lock()
 	failure, gap := t.load.failure, t.load.failed.Sub(begun)
@@ -183,4 +185,14 @@ func (t *clusterTable) play(ctx context.Context, s scene) error {
 		return fmt.Errorf("%s: %d misses, %d failed, the last with: %w", s.text, sum.misses, sum.failed, failure)
 	}
 	return nil
+}
+
+// shards returns how many shards a server has, or "-" if it is no member.
+func shards(c *cachestatus.Cluster, id string) string {
+	for _, m := range c.Members {
+		if m.ID == id {
+			return strconv.Itoa(m.Shards)
+		}
+	}
+	return "-"
 }

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/ci/etcd"
+	"github.com/goverbs/goverbs/internal/cachestatus"
 )
 
 // crew is an etcd, and servers that are members of a cluster, each a process of rdmacached.
@@ -96,54 +95,9 @@ func (m *member) kill() error {
 	return kill(p)
 }
 
-// shares is what a member knows of the cluster.
-type shares struct {
-	State   string
-	Planned int
-	Members []struct {
-		ID     string
-		Shards int
-	}
-}
-
-// of returns how many shards a server has, or "-" if it is no member.
-func (s *shares) of(id string) string {
-	for _, m := range s.Members {
-		if m.ID == id {
-			return fmt.Sprint(m.Shards)
-		}
-	}
-	return "-"
-}
-
-// shares returns what the server says of the cluster.
-func (m *member) shares(ctx context.Context) (*shares, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.metrics()+"/status", nil)
-	if err != nil {
-		return nil, err
-	}
-	a, err := http.DefaultClient.Do(q)
-	if err != nil {
-		return nil, err
-	}
-	defer a.Body.Close()
-	var status struct{ Cluster shares }
-	return &status.Cluster, json.NewDecoder(a.Body).Decode(&status)
-}
-
 // settled waits until there are so many members, and each has its share.
 func (m *member) settled(ctx context.Context, members int) error {
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		s, err := m.shares(ctx)
-		switch {
-		case err == nil && s.State == "member" && len(s.Members) == members && s.Planned == 0:
-			return nil
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case time.Now().After(end):
-			return fmt.Errorf("server %s: there are no %d members with their shares: %+v, %w", m.id, members, s, err)
-		}
-	}
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	return cachestatus.Settled(ctx, m.metrics(), members, nil)
 }

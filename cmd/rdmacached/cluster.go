@@ -16,7 +16,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/cache/cluster"
-	"github.com/goverbs/goverbs/cmd/internal/cachestatus"
+	"github.com/goverbs/goverbs/internal/cachestatus"
 	"github.com/goverbs/goverbs/internal/prom"
 )
 

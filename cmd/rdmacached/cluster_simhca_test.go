@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache"
-	"github.com/goverbs/goverbs/cmd/internal/cachestatus"
+	"github.com/goverbs/goverbs/internal/cachestatus"
 	"github.com/goverbs/goverbs/internal/testproc"
 )
 

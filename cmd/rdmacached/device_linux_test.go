@@ -22,7 +22,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/ci/lab"
-	"github.com/goverbs/goverbs/cmd/internal/cachestatus"
+	"github.com/goverbs/goverbs/internal/cachestatus"
 )
 
 // One record by memcached's protocol over TCP and by RDMA READ, counted, until the daemon

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,7 +17,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/ci/etcd"
-	"github.com/goverbs/goverbs/cmd/internal/cachestatus"
+	"github.com/goverbs/goverbs/internal/cachestatus"
 )
 
 // fleet is an etcd, and processes of rdmacached in a fabric that are members of a cluster.
@@ -111,13 +110,12 @@ func (p *process) get(path string) []byte {
 	return b
 }
 
-// status returns what the server says of its cluster, or nil.
+// status returns what the server says of its cluster.
 func (p *process) status() *cachestatus.Cluster {
-	var s cachestatus.Status
-	if json.Unmarshal(p.get(cachestatus.Path), &s) != nil {
-		return nil
-	}
-	return s.Cluster
+	p.f.Helper()
+	c, err := cachestatus.GetCluster(p.f.ctx, p.metrics)
+	require.NoError(p.f, err)
+	return c
 }
 
 // healthy waits until the server says of its health what it should.
@@ -131,7 +129,7 @@ func (p *process) until(what string, ok func(*cachestatus.Cluster) bool) {
 	p.f.Helper()
 	var last *cachestatus.Cluster
 	for {
-		if s := p.status(); s != nil {
+		if s, err := cachestatus.GetCluster(p.f.ctx, p.metrics); err == nil {
 			if last = s; ok(s) {
 				return
 			}
@@ -149,9 +147,7 @@ func (p *process) until(what string, ok func(*cachestatus.Cluster) bool) {
 // settled waits until a server knows of so many members, and each has its share.
 func (p *process) settled(members int) {
 	p.f.Helper()
-	p.until(fmt.Sprintf("%d members with their shares", members), func(s *cachestatus.Cluster) bool {
-		return len(s.Members) == members && s.Planned == 0 && s.State == "member"
-	})
+	require.NoError(p.f, cachestatus.Settled(p.f.ctx, p.metrics, members, p.ended))
 }
 
 // dial returns a client of the cluster.

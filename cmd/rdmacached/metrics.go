@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/cache/cluster"
 	"github.com/goverbs/goverbs/cache/gateway"
 	"github.com/goverbs/goverbs/cache/server"
-	"github.com/goverbs/goverbs/cmd/internal/cachestatus"
+	"github.com/goverbs/goverbs/internal/cachestatus"
 	"github.com/goverbs/goverbs/internal/prom"
 )
 

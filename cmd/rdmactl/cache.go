@@ -2,18 +2,16 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"net/http"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/goverbs/goverbs/cache/server"
-	"github.com/goverbs/goverbs/cmd/internal/cachestatus"
+	"github.com/goverbs/goverbs/internal/cachestatus"
 )
 
 // cacheServer is what a running rdmacached says of itself, or why it says nothing.
@@ -38,48 +36,13 @@ func caches(ctx context.Context, args []string) (result, error) {
 	for i, at := range args {
 		asked.Go(func() {
 			all[i].Asked = at
-			if all[i].Status, errs[i] = cacheStatus(ctx, at); errs[i] != nil {
+			if all[i].Status, errs[i] = cachestatus.Get(ctx, at); errs[i] != nil {
 				all[i].Error = errs[i].Error()
 			}
 		})
 	}
 	asked.Wait()
 	return all, errors.Join(errs...)
-}
-
-// maxStatus is how long a response may be, in bytes: that of a thousand tenants with hot keys.
-const maxStatus = 16 << 20
-
-// client follows no redirect: its target would be shown under the name of the server that was asked.
-var client = http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-
-func cacheStatus(ctx context.Context, at string) (s cachestatus.Status, err error) {
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+cachestatus.Path, nil)
-	if err != nil {
-		return s, err
-	}
-	a, err := client.Do(q)
-	if err != nil {
-		return s, err
-	}
-	defer a.Body.Close()
-	if a.StatusCode != http.StatusOK {
-		return s, fmt.Errorf("%s: %q: no status: rdmacached has it at its address for metrics, and a proxy has none", at, a.Status)
-	}
-	b, err := io.ReadAll(io.LimitReader(a.Body, maxStatus+1))
-	switch {
-	case err != nil:
-		return s, fmt.Errorf("%s: %w", at, err)
-	case len(b) > maxStatus:
-		return s, fmt.Errorf("%s: its reply is longer than %d bytes", at, maxStatus)
-	}
-	if err := json.Unmarshal(b, &s); err != nil {
-		return cachestatus.Status{}, fmt.Errorf("%s: its reply is no rdmacached's: %w", at, err)
-	}
-	if s.Listens == "" {
-		return s, fmt.Errorf("%s: its reply is no rdmacached's: it does not say where it listens", at)
-	}
-	return s, nil
 }
 
 func (a cacheResult) text(w io.Writer) error {

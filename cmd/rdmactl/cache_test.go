@@ -17,7 +17,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/gateway"
 	"github.com/goverbs/goverbs/cache/server"
-	"github.com/goverbs/goverbs/cmd/internal/cachestatus"
+	"github.com/goverbs/goverbs/internal/cachestatus"
 )
 
 // Servers that reply are shown, and the others as silent.
@@ -132,7 +132,7 @@ func TestCacheOfAHostileServer(t *testing.T) {
 	for name, says := range map[string]string{
 		"a status line":  "HTTP/1.1 500 " + esc[:len(esc)-4] + "\r\nContent-Length: 0\r\n\r\n",
 		"another's JSON": "HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{\"status\":\"ok\"}",
-		"no end":         "HTTP/1.1 200 OK\r\n\r\n" + strings.Repeat("[", maxStatus+1),
+		"no end":         "HTTP/1.1 200 OK\r\n\r\n" + strings.Repeat("[", 16<<20+1),
 	} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)

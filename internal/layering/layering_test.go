@@ -24,16 +24,17 @@ const module = "github.com/goverbs/goverbs/"
 // the standard library. A folder below another one that is named itself is a room of
 // its own. What is not named here may import all.
 var below = map[string][]string{
-	"cgo":                {},
-	"histogram":          {},
-	"internal":           {"histogram"},
-	"verbs":              {"cgo", "verbs/netpath", "internal"},
-	"verbs/netpath":      {"internal"},
-	"verbs/rdmacm":       {"verbs", "verbs/netpath", "cgo", "internal"},
-	"verbs/stream":       {"verbs", "verbs/rdmacm", "internal"},
-	"verbs/internal/rig": {"verbs", "verbs/rdmacm", "ci", "internal"}, // for tests alone
-	"dc":                 {"verbs", "verbs/netpath", "verbs/rdmacm", "internal", "dc/internal/wire", "dc/internal/session", "dc/internal/dci"},
-	"dc/internal/wire":   {},
+	"cgo":                  {},
+	"histogram":            {},
+	"internal":             {"histogram"},
+	"internal/cachestatus": {"cache/server", "cache/gateway", "internal"},
+	"verbs":                {"cgo", "verbs/netpath", "internal"},
+	"verbs/netpath":        {"internal"},
+	"verbs/rdmacm":         {"verbs", "verbs/netpath", "cgo", "internal"},
+	"verbs/stream":         {"verbs", "verbs/rdmacm", "internal"},
+	"verbs/internal/rig":   {"verbs", "verbs/rdmacm", "ci", "internal"}, // for tests alone
+	"dc":                   {"verbs", "verbs/netpath", "verbs/rdmacm", "internal", "dc/internal/wire", "dc/internal/session", "dc/internal/dci"},
+	"dc/internal/wire":     {},
 	// The machines: neither knows the other, nor verbs.
 	"dc/internal/session":  {"dc/internal/wire", "internal"},
 	"dc/internal/dci":      {"internal"},

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
 	"github.com/goverbs/goverbs/ci/etcd"
+	"github.com/goverbs/goverbs/internal/cachestatus"
 	"github.com/goverbs/goverbs/internal/testproc"
 )
 
@@ -127,57 +127,14 @@ func (m *member) drain(ctx context.Context) error {
 	}
 }
 
-// cluster is what /status says of one, as far as it is used here.
-type cluster struct {
-	State        string
-	Planned      int
-	Moves, Beats uint64
-	Beat         float64
-	Members      []struct{ ID string }
-}
-
-// status returns what the member says of its cluster.
-func (m *member) status(ctx context.Context) (*cluster, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.metrics+"/status", nil)
-	if err != nil {
-		return nil, err
-	}
-	a, err := http.DefaultClient.Do(q)
-	if err != nil {
-		return nil, err
-	}
-	defer a.Body.Close()
-	var s struct{ Cluster *cluster }
-	if err := json.NewDecoder(a.Body).Decode(&s); err != nil {
-		return nil, err
-	}
-	if s.Cluster == nil {
-		return nil, errors.New("it is in no cluster")
-	}
-	return s.Cluster, nil
-}
-
-// poll is the time between two looks at a status.
-const poll = 20 * time.Millisecond
-
 // settled waits until there are so many members, and each has its share.
 func (m *member) settled(ctx context.Context, members int) error {
-	for {
-		s, err := m.status(ctx)
-		if err == nil && s.State == "member" && len(s.Members) == members && s.Planned == 0 {
-			return nil
-		}
-		select {
-		case <-time.After(poll):
-		case err := <-m.ended:
-			log, _ := os.ReadFile(m.log())
-			return fmt.Errorf("%s has ended: %w: %s", m.id, err, rig.Tail(log))
-		case <-ctx.Done():
-			return fmt.Errorf("%s: no %d members with their shares: %+v, %w", m.id, members, s, errors.Join(err, ctx.Err()))
-		}
+	err := cachestatus.Settled(ctx, m.metrics, members, m.ended)
+	if err != nil {
+		log, _ := os.ReadFile(m.log())
+		err = fmt.Errorf("%s: %w: %s", m.id, err, rig.Tail(log))
 	}
+	return err
 }
 
 // dial returns a client of the cluster.

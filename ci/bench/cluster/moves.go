@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"syscall"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/cachestatus"
 )
 
 // before is how long a load goes on before something happens.
@@ -44,11 +46,11 @@ func (f *fleet) moved(ctx context.Context) ([]float64, error) {
 	if _, err := f.start(servers - 1); err != nil {
 		return nil, err
 	}
-	for s := (&cluster{}); len(s.Members) < servers; { // until then it only starts
-		if s, err = a.status(ctx); err != nil {
+	for s := (&cachestatus.Cluster{}); len(s.Members) < servers; { // until then it only starts
+		if s, err = cachestatus.GetCluster(ctx, a.metrics); err != nil {
 			return nil, err
 		}
-		time.Sleep(poll)
+		time.Sleep(20 * time.Millisecond)
 	}
 	member := l.now()
 	if err := a.settled(ctx, servers); err != nil {

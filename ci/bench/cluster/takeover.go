@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/ci/etcd"
+	"github.com/goverbs/goverbs/internal/cachestatus"
 )
 
 // servers is how many members a cluster has.
@@ -38,7 +39,7 @@ func (f *fleet) leader(ctx context.Context) (*etcd.Server, error) {
 		if i := slices.IndexFunc(f.etcd, (*etcd.Server).Leads); i >= 0 {
 			return f.etcd[i], nil
 		}
-		time.Sleep(poll)
+		time.Sleep(20 * time.Millisecond)
 	}
 	return nil, fmt.Errorf("etcd has no leader: %w", ctx.Err())
 }
@@ -57,11 +58,11 @@ func (f *fleet) killedBeside(ctx context.Context, beside func() error) ([]float6
 	}
 	// The kill is at any time between two beats.
 	wait := time.After(ttl + rand.N(ttl/6))
-	var last *cluster
+	var last *cachestatus.Cluster
 	var beat, before time.Time // a time before the last beat was confirmed
 	for waiting := true; waiting; {
 		now := time.Now()
-		s, err := victim.status(ctx)
+		s, err := cachestatus.GetCluster(ctx, victim.metrics)
 		if err != nil {
 			return nil, err
 		}
@@ -72,7 +73,7 @@ func (f *fleet) killedBeside(ctx context.Context, beside func() error) ([]float6
 		select {
 		case <-wait:
 			waiting = false
-		case <-time.After(poll / 4):
+		case <-time.After(5 * time.Millisecond):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

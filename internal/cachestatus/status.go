@@ -1,4 +1,4 @@
-// Package cachestatus is what rdmacached tells rdmactl of itself, as JSON over HTTP.
+// Package cachestatus is what rdmacached tells rdmactl, the demo and the benchmarks of itself, as JSON over HTTP.
 package cachestatus
 
 import (
