@@ -149,8 +149,7 @@ func TestClusterOutlivesAServer(t *testing.T) {
 	_, err = missing.Get(ctx, lost[0])
 	require.ErrorIs(t, err, cache.ErrNotFound)
 	back.signal(syscall.SIGTERM)
-	require.NoError(t, back.cmd.Wait())
-	back.ended = true
+	require.NoError(t, <-back.ended)
 }
 
 // What goes to several servers goes to all at once: over a long wire it takes one round

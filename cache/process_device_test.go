@@ -113,6 +113,5 @@ func TestServerIsKilledAndComesBack(t *testing.T) {
 	require.Equal(t, "new", string(it.Value))
 
 	q.signal(syscall.SIGTERM)
-	require.NoError(t, q.cmd.Wait(), "it ends in peace, its client still connected")
-	q.ended = true
+	require.NoError(t, <-q.ended, "it ends in peace, its client still connected")
 }

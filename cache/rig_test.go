@@ -103,7 +103,7 @@ type process struct {
 	cmd     *exec.Cmd
 	address string
 	out     *bufio.Reader // what it says
-	ended   bool
+	ended   <-chan error
 }
 
 const (
@@ -152,10 +152,10 @@ func start(t *testing.T, address string) *process {
 	p := &process{t: t, cmd: exec.Command(self)}
 	p.cmd.Env = append(os.Environ(), role+"="+address)
 	p.cmd.Stderr = os.Stderr
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := p.cmd.StdoutPipe()
 	require.NoError(t, err)
-	require.NoError(t, p.cmd.Start())
+	p.ended, err = testproc.Start(p.cmd)
+	require.NoError(t, err)
 	t.Cleanup(p.kill)
 	p.out = bufio.NewReader(out)
 	line, err := p.out.ReadString('\n')
@@ -176,12 +176,8 @@ func (p *process) stop() {
 }
 
 func (p *process) kill() {
-	if p.ended {
-		return
-	}
-	p.ended = true
 	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait()
+	<-p.ended
 }
 
 // allocatesNothing demands of a call that it does not allocate. The server is in this process too, and has

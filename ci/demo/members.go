@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -26,7 +25,7 @@ type crew struct {
 type member struct {
 	*crew
 	id, host string
-	process  *exec.Cmd
+	process  *process
 }
 
 // muster starts etcd. No server has begun yet.
@@ -49,7 +48,7 @@ func muster(ctx context.Context, hosts []string) (*crew, error) {
 func (c *crew) close() {
 	for _, m := range c.all {
 		if m.process != nil {
-			_ = kill(m.process)
+			_ = m.process.kill()
 		}
 	}
 	for _, e := range c.etcd {
@@ -79,10 +78,10 @@ func (m *member) begin(ctx context.Context) error {
 func (m *member) drain() error {
 	p := m.process
 	m.process = nil
-	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := p.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	if err := p.Wait(); err != nil {
+	if err := <-p.ended; err != nil {
 		return fmt.Errorf("server %s: %w", m.id, err)
 	}
 	return nil
@@ -92,12 +91,12 @@ func (m *member) drain() error {
 func (m *member) kill() error {
 	p := m.process
 	m.process = nil
-	return kill(p)
+	return p.kill()
 }
 
 // settled waits until there are so many members, and each has its share.
 func (m *member) settled(ctx context.Context, members int) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	return cachestatus.Settled(ctx, m.metrics(), members, nil)
+	return cachestatus.Settled(ctx, m.metrics(), members, m.process.ended)
 }

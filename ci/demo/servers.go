@@ -12,11 +12,11 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/cache/server"
+	"github.com/goverbs/goverbs/internal/testproc"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -30,8 +30,8 @@ const (
 // stage is the host of the servers: two of the cache, each a process, and memcached.
 type stage struct {
 	addresses []string
-	caches    []*exec.Cmd
-	memcached *exec.Cmd // nil: there is none here
+	caches    []*process
+	memcached *process // nil: there is none here
 }
 
 // serveStage runs the servers until the service on the other host needs them no more. They listen at
@@ -87,7 +87,7 @@ func (s *stage) obey(ctx context.Context, line string) error {
 		return fmt.Errorf("the service wants %q", line)
 	}
 	if what == "kill" {
-		return kill(s.caches[i])
+		return s.caches[i].kill()
 	}
 	s.caches[i], err = start(ctx, s.addresses[i], serves, os.Args[0], "cache", s.addresses[i])
 	return err
@@ -124,7 +124,7 @@ func (s *stage) open(ctx context.Context, host string) error {
 func (s *stage) close() {
 	for _, c := range append(s.caches, s.memcached) {
 		if c != nil {
-			kill(c)
+			c.kill()
 		}
 	}
 }
@@ -147,21 +147,28 @@ func deviceAddress(ctx context.Context) (netip.Addr, error) {
 	return netip.Addr{}, errors.New("no IPv4 address of an RDMA device")
 }
 
-// start starts a process, which ends with this one, and waits until it is ready at its address.
-func start(ctx context.Context, at string, ready func(ctx context.Context, at string) error, program string, args ...string) (*exec.Cmd, error) {
+// process is a child, which ends with this process.
+type process struct {
+	*os.Process
+	ended <-chan error // how it has ended, once, and closed then
+}
+
+// start starts a process, and waits until it is ready at its address.
+func start(ctx context.Context, at string, ready func(ctx context.Context, at string) error, program string, args ...string) (*process, error) {
 	c := exec.CommandContext(ctx, program, args...)
 	c.Stderr = os.Stderr
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := c.Start(); err != nil {
+	ended, err := testproc.Start(c)
+	if err != nil {
 		return nil, err
 	}
+	p := &process{c.Process, ended}
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		err := ready(ctx, at)
 		if err == nil {
-			return c, nil
+			return p, nil
 		}
 		if ctx.Err() != nil || time.Now().After(end) {
-			return nil, errors.Join(fmt.Errorf("%s is not ready: %w", program, err), kill(c))
+			return nil, errors.Join(fmt.Errorf("%s is not ready: %w", program, err), p.kill())
 		}
 	}
 }
@@ -186,11 +193,11 @@ func serves(ctx context.Context, at string) error {
 }
 
 // kill kills a process, which has no time to say goodbye. One that has ended is no error.
-func kill(c *exec.Cmd) error {
-	if err := c.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+func (p *process) kill() error {
+	if err := p.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	_ = c.Wait() // that it was killed
+	<-p.ended
 	return nil
 }
 

@@ -11,7 +11,10 @@ import (
 // Start starts a process that is killed when this program ends, however that does. The channel has the result of
 // [exec.Cmd.Wait], once, and is closed then.
 func Start(c *exec.Cmd) (ended <-chan error, err error) {
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if c.SysProcAttr == nil {
+		c.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	c.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	started, end := make(chan error), make(chan error, 1)
 	go func() { // the kernel kills the process when the thread ends that has started it
 		runtime.LockOSThread()

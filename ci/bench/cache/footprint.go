@@ -18,7 +18,7 @@ import (
 // cpu returns the time in nanoseconds that a process's threads have had, except for those that are simulated
 // devices.
 func (d daemon) cpu() (ns float64, err error) {
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", d.pid))
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", d.process.Pid))
 	if err == nil && len(files) == 0 {
 		err = errors.New("no such process")
 	}
@@ -57,7 +57,7 @@ func (d daemon) perGet(gets int, pass func() error) (float64, error) {
 // live returns how much memory a server of ours has, in bytes, without what it needs no more: when Go's
 // collector gets at that is chance, and so is when the kernel gets it back.
 func (d daemon) live() (float64, error) {
-	if err := d.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+	if err := d.process.Signal(syscall.SIGUSR1); err != nil {
 		return 0, err
 	}
 	if line, err := d.out.ReadString('\n'); err != nil || strings.TrimSpace(line) != freed {
@@ -68,7 +68,7 @@ func (d daemon) live() (float64, error) {
 
 // resident returns how much memory of a process is there, in bytes.
 func (d daemon) resident() (float64, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", d.pid))
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", d.process.Pid))
 	if err != nil {
 		return 0, err
 	}

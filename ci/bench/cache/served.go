@@ -19,6 +19,7 @@ import (
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
+	"github.com/goverbs/goverbs/internal/testproc"
 )
 
 const (
@@ -73,29 +74,29 @@ const freed = "freed"
 
 // daemon is a server's process, which ends with this one.
 type daemon struct {
-	pid int
-	at  string // address
-	cmd *exec.Cmd
-	out *bufio.Reader // what it says
+	process *os.Process
+	ended   <-chan error  // how the process has ended, once, and closed then
+	at      string        // address
+	out     *bufio.Reader // what it says
 }
 
 func start(at string, cmd *exec.Cmd) (daemon, error) {
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return daemon{}, err
 	}
-	if err := cmd.Start(); err != nil {
+	ended, err := testproc.Start(cmd)
+	if err != nil {
 		return daemon{}, err
 	}
-	return daemon{cmd.Process.Pid, at, cmd, bufio.NewReader(out)}, nil
+	return daemon{cmd.Process, ended, at, bufio.NewReader(out)}, nil
 }
 
 // stop kills the process. Passes that are run again need not: it ends with this one.
 func (d daemon) stop() {
-	_ = d.cmd.Process.Kill()
-	_ = d.cmd.Wait()
+	_ = d.process.Kill()
+	<-d.ended
 }
 
 // dialer is one from the near end: from another address it would go by the loopback

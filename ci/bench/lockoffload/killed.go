@@ -17,6 +17,7 @@ import (
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
 	"github.com/goverbs/goverbs/ci/bench/measure"
+	"github.com/goverbs/goverbs/internal/testproc"
 	"github.com/goverbs/goverbs/lockoffload"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -85,12 +86,10 @@ func killHolders(ctx context.Context, t *target, other *lockoffload.Client, clie
 	var said bytes.Buffer
 	holder := exec.CommandContext(ctx, self, "-role", "lock-holder", "-at", l.Addr().String())
 	holder.Stdout, holder.Stderr = &said, &said
-	holder.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := holder.Start(); err != nil {
+	killed, err := testproc.Start(holder)
+	if err != nil {
 		return 0, err
 	}
-	killed := make(chan error, 1)
-	go func() { killed <- holder.Wait() }()
 	defer func() { holder.Process.Kill(); l.Close() }()
 	for i := range clients {
 		if err := admitHolder(ctx, t, l, lockOf(i, clients, t.layout), i == clients-1); err != nil {

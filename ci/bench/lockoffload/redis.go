@@ -7,13 +7,13 @@ import (
 	"net"
 	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
+	"github.com/goverbs/goverbs/internal/testproc"
 	"github.com/goverbs/goverbs/lockoffload"
 )
 
@@ -55,8 +55,7 @@ func startRedis() (*redis.Conn, error) {
 		return nil, err
 	}
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	if _, err := testproc.Start(cmd); err != nil {
 		return nil, err
 	}
 	// From the first endpoint's address, or it would go by the loopback device.

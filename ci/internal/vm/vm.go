@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/goverbs/goverbs/ci/internal/kernel"
 	"github.com/goverbs/goverbs/ci/internal/proto"
+	"github.com/goverbs/goverbs/internal/testproc"
 )
 
 // Config is what the guests of one run have in common.
@@ -51,8 +51,8 @@ type Machine struct {
 	Out     string // folder that the guest can write to
 
 	dir    string
-	pid    int           // QEMU's
-	exited chan struct{} // closed when QEMU has ended
+	pid    int          // QEMU's
+	exited <-chan error // how QEMU has ended, once, and closed then
 	cancel context.CancelFunc
 	conns  map[string]net.Conn
 }
@@ -74,7 +74,7 @@ const initLimit = time.Minute
 // Start boots a guest and waits until it is ready. Its files are in dir, which
 // must not exist. With a hub it has a network card plugged into that.
 func Start(ctx context.Context, c *Config, host int, dir string, hub *Hub) (*Machine, error) {
-	m := &Machine{Host: host, dir: dir, Out: filepath.Join(dir, "out"), exited: make(chan struct{}), conns: make(map[string]net.Conn)}
+	m := &Machine{Host: host, dir: dir, Out: filepath.Join(dir, "out"), conns: make(map[string]net.Conn)}
 	if err := os.MkdirAll(m.Out, 0o700); err != nil {
 		return nil, err
 	}
@@ -114,9 +114,9 @@ func Start(ctx context.Context, c *Config, host int, dir string, hub *Hub) (*Mac
 	qemuCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	m.cancel = cancel
 	stderr := &first{}
-	started := make(chan error, 1)
-	go m.run(qemuCtx, c.args(host, initrd, m.consolePath(), m.Out, proto.Ports, fds, nic), theirs, stderr, started)
-	err = <-started
+	cmd := exec.CommandContext(qemuCtx, qemu, c.args(host, initrd, m.consolePath(), m.Out, proto.Ports, fds, nic)...)
+	cmd.Stderr, cmd.ExtraFiles, cmd.SysProcAttr = stderr, theirs, &syscall.SysProcAttr{Setpgid: true}
+	m.exited, err = testproc.Start(cmd)
 	release() // or our ends would not see QEMU's end
 	if err != nil {
 		if errors.Is(err, exec.ErrNotFound) {
@@ -124,6 +124,7 @@ func Start(ctx context.Context, c *Config, host int, dir string, hub *Hub) (*Mac
 		}
 		return nil, err
 	}
+	m.pid = cmd.Process.Pid
 	m.Control = proto.NewConn(m.conns[proto.PortControl])
 	m.Stdin, m.Stdout, m.Stderr = m.conns[proto.PortStdin], m.conns[proto.PortStdout], m.conns[proto.PortStderr]
 	if err := m.prepare(ctx, c); err != nil {
@@ -150,24 +151,6 @@ func socketPair() (net.Conn, *os.File, error) {
 		return nil, nil, err
 	}
 	return conn, theirs, nil
-}
-
-// run keeps QEMU as its child. The kernel ends QEMU when the thread that
-// started it ends, so that thread does nothing else and outlives it.
-func (m *Machine) run(ctx context.Context, args []string, files []*os.File, stderr io.Writer, started chan<- error) {
-	defer close(m.exited)
-	runtime.LockOSThread()
-	cmd := exec.CommandContext(ctx, qemu, args...)
-	cmd.Stderr, cmd.ExtraFiles = stderr, files
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	err := cmd.Start()
-	if err == nil {
-		m.pid = cmd.Process.Pid
-	}
-	started <- err
-	if err == nil {
-		cmd.Wait()
-	}
 }
 
 // prepare waits for the init process, tells it its job and waits until that is
@@ -263,7 +246,7 @@ func (m *Machine) expect(ctx context.Context, op string) (proto.Message, error) 
 }
 
 // Exited is closed when the guest is gone.
-func (m *Machine) Exited() <-chan struct{} { return m.exited }
+func (m *Machine) Exited() <-chan error { return m.exited }
 
 // Kill ends the guest like a power failure and waits until it is gone. What it
 // has written to its ports can still be read.

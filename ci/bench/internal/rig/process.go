@@ -10,10 +10,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
+	"github.com/goverbs/goverbs/internal/testproc"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -28,23 +28,26 @@ func Processes(ctx context.Context, server, client []string, env ...string) ([]b
 	command := func(line []string, stdout, stderr *bytes.Buffer) *exec.Cmd {
 		cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 		cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = env, stdout, stderr, time.Second
-		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		return cmd
 	}
 	var said bytes.Buffer
 	srv := command(server, &said, &said)
-	if err := srv.Start(); err != nil {
+	ended, err := testproc.Start(srv)
+	if err != nil {
 		return nil, err
 	}
 	stop := func() {
 		srv.Process.Kill()
-		srv.Wait()
+		<-ended
 	}
 	// perftest's client does not wait for its server.
 	for try := 1; ; try++ {
 		time.Sleep(100 * time.Millisecond)
 		var out, errOut bytes.Buffer
-		err := command(client, &out, &errOut).Run()
+		ended, err := testproc.Start(command(client, &out, &errOut))
+		if err == nil {
+			err = <-ended
+		}
 		if err == nil {
 			stop()
 			return out.Bytes(), nil
