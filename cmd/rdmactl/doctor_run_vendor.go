@@ -139,6 +139,10 @@ func trySRD(b *bench) (string, error) {
 	if b.features.EFA == nil || !b.features.EFA.Read {
 		return "SEND; the device has no READ", nil
 	}
+	// The target of a READ knows the requester by an address handle of its own.
+	if _, err := y.dest(x); err != nil {
+		return "", err
+	}
 	if err := x.do(1, func(b *verbs.Batch) {
 		b.SetTarget(target)
 		b.Read(2, verbs.Signaled, y.region().At(0), x.mr.SGE(128, 64))
