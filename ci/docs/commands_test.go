@@ -105,24 +105,24 @@ var acts = []act{
 	{
 		name: "tests of a module",
 		commands: []string{
-			"cd examples/yourmodule",
+			"cd examples/yourmodule && export GOWORK=off",
 			"go test ./...",
 			"SIMHCA=mlx5@yours,mlx5@yours go test -tags simhca ./...",
 		},
 		// The job yourmodule runs it on simulated devices.
-		script: `cd examples/yourmodule
-			GOWORK=off go test -count=1 ./...
-			GOWORK=off go test -count=1 -v -exec $rxelab ./...`,
+		script: `cd examples/yourmodule && export GOWORK=off
+			go test -count=1 ./...
+			go test -count=1 -v -exec $rxelab ./...`,
 		want: []string{"ok  \texample.com/yourmodule", "--- PASS: TestBoard"},
 	},
 	{
 		name: "integrations",
 		commands: []string{
-			"cd examples/integrations",
+			"cd examples/integrations && export GOWORK=off",
 			"go test -exec 'rxelab -kernel 6.12 -clock instructions' -run '^$' -bench 'HTTP|GRPC' -benchtime 50ms -count 9",
 		},
-		script: `cd examples/integrations
-			GOWORK=off go test -count=1 -v -exec "$rxelab -kernel 6.12" -bench 'HTTP|GRPC' -benchtime 1x`,
+		script: `cd examples/integrations && export GOWORK=off
+			go test -count=1 -v -exec "$rxelab -kernel 6.12" -bench 'HTTP|GRPC' -benchtime 1x`,
 		want: []string{"--- PASS: TestHTTP", "--- PASS: TestGRPC", "--- PASS: TestDialRefused", "--- PASS: TestQUIC", "BenchmarkGRPC/262144/stream"},
 	},
 	// The module of a user has a copy of an example. Modules come from folders alone: this one from its
