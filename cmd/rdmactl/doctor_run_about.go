@@ -6,9 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/goverbs/goverbs/cmd/internal/version"
 	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/netpath"
 )
@@ -79,7 +81,7 @@ func (p place) find() (place, error) {
 // aboutPort describes where a self-test runs. Addresses are left out unless addresses is
 // true.
 func aboutPort(p place, addresses bool) (a about, err error) {
-	a = about{Device: p.device, Port: int(p.port), DriverVersion: driverVersion(p.device), Kernel: "unknown"}
+	a = about{Device: p.device, Port: int(p.port), DriverVersion: driverVersion(p.device), Kernel: "unknown", Goverbs: version.Of("rdmactl")}
 	if b, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		a.Kernel = strings.TrimSpace(string(b))
 	}
@@ -87,13 +89,11 @@ func aboutPort(p place, addresses bool) (a about, err error) {
 	if err != nil {
 		return a, err
 	}
-	for _, k := range known {
-		if k.Name == p.device {
-			a.Driver, a.Protocol = k.driver, k.Protocol
-		}
-	}
-	if a.Driver == "" {
-		a.Driver = "simulated" // the kernel does not know it
+	i := slices.IndexFunc(known, func(k kernelDevice) bool { return k.Name == p.device })
+	if i < 0 { // the kernel has no part in the results
+		a.Driver, a.Kernel = "simulated", "none"
+	} else {
+		a.Driver, a.Protocol = cmp.Or(known[i].driver, "unknown"), known[i].Protocol
 	}
 	err = each([]string{p.device}, func(d *verbs.Device) error {
 		if a.Features, err = d.Features(); err != nil {

@@ -33,7 +33,8 @@ type about struct {
 	VendorID      uint32         `json:"vendor_id"`
 	VendorPart    uint32         `json:"vendor_part"`
 	RDMACore      string         `json:"rdma_core"`
-	Kernel        string         `json:"kernel"`
+	Kernel        string         `json:"kernel"`   // "none" for a simulated device
+	Goverbs       string         `json:"goverbs"`  // version of this program, as -version prints it
 	Protocol      string         `json:"protocol"` // roce, ib, iw; empty if the kernel does not tell
 	LinkLayer     string         `json:"link_layer"`
 	MTU           int            `json:"mtu"` // active, in bytes
@@ -83,8 +84,8 @@ func (r runReport) text(w io.Writer) error {
 	if firmware == "" {
 		firmware = "unknown"
 	}
-	if _, err := fmt.Fprintf(w, "device: %s port %d%s, %s (%s), firmware %s\nkernel: %s, rdma-core: %s, link: %s, MTU %d\n",
-		a.Device, a.Port, where, a.Driver, a.DriverVersion, firmware, a.Kernel, a.RDMACore, a.LinkLayer, a.MTU); err != nil {
+	if _, err := fmt.Fprintf(w, "device: %s port %d%s, %s (%s), firmware %s\nkernel: %s, rdma-core: %s, link: %s, MTU %d\n%s\n",
+		a.Device, a.Port, where, a.Driver, a.DriverVersion, firmware, a.Kernel, a.RDMACore, a.LinkLayer, a.MTU, a.Goverbs); err != nil {
 		return err
 	}
 	var t table

@@ -110,7 +110,7 @@ func TestLowLimitsAreNotWrong(t *testing.T) {
 
 func sampleRun() runReport {
 	return runReport{
-		About: about{Device: "mlx5_0", Driver: "mlx5", DriverVersion: "in-tree", Firmware: "22.36.1010", RDMACore: "56.0", Kernel: "6.12.0", LinkLayer: "Ethernet", Port: 1, MTU: 4096,
+		About: about{Device: "mlx5_0", Driver: "mlx5", DriverVersion: "in-tree", Firmware: "22.36.1010", RDMACore: "56.0", Kernel: "6.12.0", Goverbs: "rdmactl v0.1.0, go1.26.0 linux/amd64", LinkLayer: "Ethernet", Port: 1, MTU: 4096,
 			GIDs: []runGID{{Port: 1, Index: 3, Type: "RoCE v2", Kind: "IPv4"}}},
 		Results: []runResult{
 			{"protection domain", works, 120 * time.Microsecond, ""},
@@ -127,6 +127,7 @@ func TestSelfTestTable(t *testing.T) {
 	require.NoError(t, r.text(&b))
 	require.Equal(t, `device: mlx5_0 port 1, mlx5 (in-tree), firmware 22.36.1010
 kernel: 6.12.0, rdma-core: 56.0, link: Ethernet, MTU 4096
+rdmactl v0.1.0, go1.26.0 linux/amd64
 FEATURE            RESULT     TIME   NOTE
 protection domain  works      120µs  -
 dmabuf             not tried  -      no dmabuf at hand
@@ -148,7 +149,7 @@ func TestSelfTestReport(t *testing.T) {
 	require.Equal(t, r, back)
 	var raw map[string]any
 	require.NoError(t, json.Unmarshal(b.Bytes(), &raw))
-	for _, key := range []string{"device", "driver", "driver_version", "firmware", "rdma_core", "kernel", "link_layer", "gids", "features"} {
+	for _, key := range []string{"device", "driver", "driver_version", "firmware", "rdma_core", "kernel", "goverbs", "link_layer", "gids", "features"} {
 		require.Contains(t, raw["about"], key)
 	}
 	require.Equal(t, "resize", raw["results"].([]any)[2].(map[string]any)["feature"])
