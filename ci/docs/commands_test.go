@@ -57,6 +57,7 @@ var elsewhere = map[string]string{
 	"kubectl -n rdmacached logs rdmacached-0":                                                                              "as above",
 	"kubectl -n rdmacached scale statefulset/rdmacached --replicas=4":                                                      "as above",
 	"kubectl drain HOST --ignore-daemonsets --delete-emptydir-data":                                                        "as above",
+	"go test ./cmd/rdmactl -run TestDevicesPage -update":                                                                   "it changes the page: its test reads what it writes",
 	"RDMA_DEVICE=mlx5_0 make test":                                                                                         "needs a device that is no guest's",
 
 	`go test ./srd/internal/engine -run 'Permutation|LargeIncast|LongIncast|HundredThousandPeers' -large build/large -v -timeout 40m`: "many minutes: make test runs smaller ones",
@@ -224,6 +225,15 @@ var acts = []act{
 			build/rdmacached undrain -config $tmp/a.json b
 			show`,
 		want: []string{"b has 0 shards", "draining", "b has 341 shards"},
+	},
+	{
+		name:     "report",
+		commands: []string{"make report"},
+		script: `for device in mlx5 efa; do
+				make report SIM=$device # fails if something is WRONG
+				grep -c '"result": "works"' build/report.json
+			done`,
+		want: []string{"build/report.json: "},
 	},
 	{
 		name: "hardware",

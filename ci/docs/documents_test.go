@@ -19,7 +19,7 @@ import (
 const root = "../.."
 
 // documents have commands, as paragraphs that are indented.
-var documents = []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "ci/README.md", "docs/addresses.md", "docs/background.md", "docs/benchmarks.md", "docs/benchmarks/README.md", "docs/cache.md", "docs/cluster.md", "docs/errors.md", "docs/features.md", "docs/glossary.md", "docs/hardware.md", "docs/integrations.md", "docs/kubernetes.md", "docs/nic.md", "docs/testing.md", "docs/tuning.md", "docs/protocol/cache.md", "docs/protocol/dc.md", "docs/protocol/lockoffload.md", "docs/protocol/srd.md", "docs/quirks.md", "docs/simhca.md", "docs/srd.md", "docs/versions.md"}
+var documents = []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "ci/README.md", "docs/addresses.md", "docs/background.md", "docs/benchmarks.md", "docs/benchmarks/README.md", "docs/cache.md", "docs/cluster.md", "docs/devices.md", "docs/errors.md", "docs/features.md", "docs/glossary.md", "docs/hardware.md", "docs/integrations.md", "docs/kubernetes.md", "docs/nic.md", "docs/testing.md", "docs/tuning.md", "docs/protocol/cache.md", "docs/protocol/dc.md", "docs/protocol/lockoffload.md", "docs/protocol/srd.md", "docs/quirks.md", "docs/simhca.md", "docs/srd.md", "docs/versions.md"}
 
 // commands are those of a document, without their comments.
 func commands(t *testing.T, document string) (found []string) {

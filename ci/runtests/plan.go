@@ -72,7 +72,9 @@ func (r *runner) plan() ([]*job, error) {
 	if r.o.device == "" {
 		jobs = append(jobs, r.guests()...)
 	} else {
-		jobs = append(jobs, &job{name: "device", slots: r.o.slots, tests: &tests{goTest: words("-count=1 -p=1"), packages: join(basePackages, hostPackages, systemPackages, cachePackages, examplePackages)}})
+		jobs = append(jobs,
+			&job{name: "device", slots: r.o.slots, tests: &tests{goTest: words("-count=1 -p=1"), packages: join(basePackages, hostPackages, systemPackages, cachePackages, examplePackages)}},
+			&job{name: "report", slots: r.o.slots, command: words("make --no-print-directory report RDMA_DEVICE=" + r.o.device)})
 	}
 	jobs = append(jobs, r.simulations()...)
 	for _, m := range modules {

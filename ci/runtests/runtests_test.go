@@ -120,7 +120,7 @@ func TestTortureRepeatsARound(t *testing.T) {
 		require.NoError(t, os.Mkdir("verbs", 0o755))
 		require.NoError(t, os.MkdirAll("build/tests/plain", 0o755))
 		require.NoError(t, os.WriteFile("build/tests/plain/verbs.test", []byte("#!/bin/sh\necho TestDies\n"), 0o755))
-		build := &job{name: "build", first: true, command: []string{"sh", "-c", `echo 'cd .. && exec ./go $GOVERBS_SEED $PLACE "$@"' >build/test2json && chmod +x build/test2json`}}
+		build := &job{name: "build", first: true, command: []string{"sh", "-c", `echo 'cd .. && exec ./go $GOVERBS_SEED $PLACE $SIMHCA_SEED "$@"' >build/test2json && chmod +x build/test2json`}}
 		jobs := []*job{build}
 		for _, place := range words("here there") {
 			jobs = append(jobs, &job{name: place, needs: words("build"), slots: 1, tests: &tests{packages: words("./verbs"), env: []string{"PLACE=" + place}, programs: flavor{name: "plain"}}})
@@ -150,6 +150,7 @@ func TestTortureRepeatsARound(t *testing.T) {
 	require.NoError(t, err)
 	again, err := torture(seed)
 	require.Error(t, err)
+	require.Equal(t, round[0], round[2], "the simulated devices have the same seed")
 	require.Equal(t, round[:2], words(again[0])[:2], "seed and job")
 	require.Equal(t, words(first[2])[:2], words(again[1])[:2], "and what follows")
 	require.NotContains(t, strings.Join(first, "\n"), "TestOther", "a job that selects its tests is not drawn")
@@ -328,4 +329,45 @@ func TestPlan(t *testing.T) {
 	only := selected(plan, regexp.MustCompile("^(guest-12-systems)"))
 	require.Equal(t, "launcher build-13 guest-12-systems", only[0].name+" "+only[1].name+" "+only[2].name)
 	require.Len(t, only, 3)
+}
+
+// A host with a device runs the device tests and the self-test on that, and boots no guest.
+func TestPlanOfADevice(t *testing.T) {
+	t.Chdir("../..")
+	r := &runner{o: options{slots: 2, device: "mlx5_7"}, root: ".", goCmd: "go", debian: newest}
+	plan, err := r.plan()
+	require.NoError(t, err)
+	names := map[string]*job{}
+	for _, j := range plan {
+		names[j.name] = j
+		require.False(t, strings.HasPrefix(j.name, "guest"), j.name)
+	}
+	require.Contains(t, names, "device")
+	require.Equal(t, "RDMA_DEVICE=mlx5_7", names["report"].command[len(names["report"].command)-1])
+}
+
+// The parts in which the workflow runs the tests have all jobs, each once.
+func TestWorkflowRunsAllJobs(t *testing.T) {
+	t.Chdir("../..")
+	b, err := os.ReadFile(".github/workflows/test.yml")
+	require.NoError(t, err)
+	line := regexp.MustCompile(`(?m)^ +part: \[(.*)\]$`).FindSubmatch(b)
+	require.NotNil(t, line)
+	var parts []*regexp.Regexp
+	for _, p := range regexp.MustCompile(`'([^']+)'`).FindAllSubmatch(line[1], -1) {
+		parts = append(parts, regexp.MustCompile("^("+string(p[1])+")"))
+	}
+	plan, err := (&runner{o: options{slots: 2}, root: ".", goCmd: "go", debian: oldest}).plan()
+	require.NoError(t, err)
+	for _, j := range plan {
+		n := 0
+		for _, p := range parts {
+			if p.MatchString(j.name) {
+				n++
+			}
+		}
+		if !j.first { // those run where another job needs them
+			require.Equal(t, 1, n, j.name)
+		}
+	}
 }

@@ -96,7 +96,7 @@ func (d draw) round(seed uint64) *job {
 	t := *d.job.tests
 	t.packages = []string{d.pkg}
 	t.args = join(t.args, []string{"-test.run=" + faults, fmt.Sprintf("-test.shuffle=%d", seed&(1<<63-1)), "-test.count=1"})
-	t.env = join(t.env, []string{fmt.Sprintf("GOVERBS_SEED=%d", seed)})
+	t.env = join(t.env, []string{fmt.Sprintf("GOVERBS_SEED=%d", seed), fmt.Sprintf("SIMHCA_SEED=%d", seed)})
 	return &job{slots: d.job.slots, tests: &t}
 }
 
