@@ -199,6 +199,7 @@ func (c *Cache[A]) Made(to Way, ah A, ok bool) (unauthenticated bool) {
 	case h.made:
 		c.dropped = append(c.dropped, h)
 		c.of[to] = &Handle[A]{AH: ah, made: true, since: c.helped, dirty: true}
+		c.miss(to) // which has the old one, if that was asked for twice
 	case !ok:
 		c.forget(to) // asked for again by the next packet
 	default:

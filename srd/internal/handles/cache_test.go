@@ -346,6 +346,25 @@ func TestHandlesThatAreReplaced(t *testing.T) {
 	require.ElementsMatch(t, []int{5, 7}, all)
 }
 
+// A way that is dropped while its handle is made again is asked for twice. Of the two handles the later one is used,
+// and the other one is closed.
+func TestHandleAskedForTwice(t *testing.T) {
+	c := newCache(1)
+	to := c.Way(port(1), 0)
+	c.take(to)
+	c.make(true)
+	c.Renew(to.To)
+	require.Equal(t, 1, c.take(to))
+	c.Drop(to)
+	require.Zero(t, c.take(to))
+	require.Len(t, c.asked, 2)
+	c.make(true)
+	require.Equal(t, 2, c.take(to))
+	c.make(true)
+	require.Equal(t, []int{1, 2}, c.Unused())
+	require.Equal(t, 3, c.take(to))
+}
+
 // Packets to as many hosts as the handles are for have one nearly always: with more hosts there
 // are fewer ways to each.
 func TestHandlesOfManyHosts(t *testing.T) {
