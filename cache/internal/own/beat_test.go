@@ -1,6 +1,7 @@
 package own
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -155,6 +156,16 @@ func TestGone(t *testing.T) {
 	s = newServing(t, lifeA, first(t, lifeB))
 	s.Learn(joined(t, next, lifeA2), 0)
 	require.True(t, s.Gone(), "the next life of its id is a member")
+
+	// Since the placement was full, another server has its place.
+	s = newServing(t, lifeA, p)
+	for i := 0; len(next.Servers) < place.MaxServers; i++ {
+		next = joined(t, next, place.Life{ID: strconv.Itoa(i), Boot: 1})
+	}
+	next = joined(t, next, lifeC)
+	require.True(t, next.CanJoin(lifeA))
+	s.Learn(next, 0)
+	require.True(t, s.Gone())
 }
 
 // The records of shards that arrive have to be prepared first.

@@ -107,7 +107,7 @@ func (s *Server) join(now time.Duration) {
 	switch {
 	case was == 0 && s.number != 0:
 		s.since = now
-	case s.placement.Ended(s.life):
+	case was != 0 && s.number == 0, s.placement.Ended(s.life): // which one that is full may not list
 		s.gone = true
 	}
 }

@@ -217,12 +217,9 @@ func (s *Shaper) Free(r Request) {
 }
 
 // Cancel withdraws the part of a request that has not been granted. The device has the rest: the
-// request finishes once that is over.
+// request finishes once that is over. One that has finished stays as it is.
 func (s *Shaper) Cancel(r Request) {
 	cmd := &s.cmds[r]
-	if cmd.ended {
-		return
-	}
 	cmd.dropped = true
 	cmd.broken = cmd.broken || !cmd.sliced || cmd.failed > 0
 	s.forgetFailed(int32(r))

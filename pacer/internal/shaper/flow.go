@@ -87,7 +87,7 @@ func (s *Shaper) Up(f Flow) {
 // Abandon ends all requests of a flow: what was not granted never is.
 func (s *Shaper) Abandon(f Flow) {
 	for i := range s.cmds {
-		if c := &s.cmds[i]; c.flow == int32(f) && !c.ended {
+		if s.cmds[i].flow == int32(f) {
 			s.Cancel(Request(i))
 		}
 	}

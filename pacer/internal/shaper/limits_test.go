@@ -213,3 +213,34 @@ func TestDueGivesWayToNothingElse(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, b.flows[1], g.Flow)
 }
+
+// Of several requests that were passed over too often at once, the first in turn is waited for, and not the one whose
+// unit is first.
+func TestFirstOfThoseThatAreDue(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Slice: 8 * kib, Threshold: 13 * kib, Reserve: kib, Small: 100, Outbound: 1000, OutBurst: 10_000, MaxPasses: 1, Policy: Priority},
+		FlowConfig{}, FlowConfig{Priority: 1}, FlowConfig{Priority: -1})
+	for _, k := range []Kind{Get, Put} {
+		b.get(2, 5000, kind(k))
+		under := b.all()
+		require.Len(t, under, 1)
+		for f := range 2 {
+			b.get(f, 8*kib, kind(k))
+		}
+		b.get(2, kib, kind(k))
+		over := b.all()
+		require.Len(t, over, 1)
+		require.Equal(t, b.flows[2], over[0].Flow)
+		require.EqualValues(t, 2, b.s.Stats().Passes)
+		b.done(under[0])
+		b.done(over[0])
+		for f := range 2 {
+			b.now += time.Minute // for the budget
+			got := b.all()
+			require.Len(t, got, 1)
+			require.Equal(t, b.flows[1-f], got[0].Flow, "kind %d", k)
+			b.done(got[0])
+		}
+		b.now += time.Minute
+		b.s.stats.Passes = 0
+	}
+}

@@ -32,7 +32,7 @@ func (s *Shaper) ready(f int32) {
 	s.wait(f)
 }
 
-// first returns the command that a flow could send first, or none.
+// first returns the command that a flow with something to send could send first.
 func (s *Shaper) first(f int32) int32 {
 	fl := &s.flows[f]
 	if fl.failed.head != none {
@@ -46,10 +46,8 @@ func (s *Shaper) first(f int32) int32 {
 
 // priority returns the priority of the class of a flow's first command, and below that the
 // flow's own if the policy is Priority.
-func (s *Shaper) priority(f int32) (n int) {
-	if c := s.first(f); c != none {
-		n = within(s.classes[s.cmds[c].Class].Priority) << 22
-	}
+func (s *Shaper) priority(f int32) int {
+	n := within(s.classes[s.cmds[s.first(f)].Class].Priority) << 22
 	if s.cfg.Policy == Priority {
 		n += within(s.flows[f].Priority)
 	}
@@ -58,15 +56,11 @@ func (s *Shaper) priority(f int32) (n int) {
 
 func within(priority int) int { return min(max(priority, -1<<20), 1<<20) }
 
-// urgency orders flows that compete for units: by priority, and then prefers flows that need no
-// large part of the threshold.
+// urgency orders flows that compete for units, all of which have something to send: by priority,
+// and then prefers flows that need no large part of the threshold.
 func (s *Shaper) urgency(f int32) int {
-	c := s.first(f)
-	if c == none {
-		return 0
-	}
 	n := 2 * s.priority(f)
-	if s.flows[f].puts.head != none || s.isSmall(&s.cmds[c]) {
+	if s.flows[f].puts.head != none || s.isSmall(&s.cmds[s.first(f)]) {
 		n++
 	}
 	return n

@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/srd/internal/engine"
+	"github.com/goverbs/goverbs/srd/internal/session"
+	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
 // forgets has a node forget its first peer, as a full table does with a peer that was silent
@@ -78,4 +80,28 @@ func TestGreetedAgainAfterAPause(t *testing.T) {
 	b.forgets()
 	send()
 	require.Equal(t, sessions+1, a.m.Stats.Sessions)
+}
+
+// A peer that sends by a session that is not known here is greeted once for what it sends: a reply that does not
+// come is not asked for again until it sends more.
+func TestGreetedForWhatItSends(t *testing.T) {
+	s := newSolo(t, Config{})
+	q := s.find(addrOf(5))
+	b := make([]byte, wire.MaxHeaders)
+	k := wire.Packet{Type: wire.Flow, Token: q.Local, VTag: 7, HasCredit: true}
+	n := k.Encode(b)
+	for range 2 {
+		s.Receive(q.Addr.QPN, b[:n])
+		for i := range 100 {
+			h := s.next(0)
+			require.Equal(t, i == 0, h != nil)
+			if h != nil {
+				require.Equal(t, wire.Hello, h.Type)
+				require.Equal(t, q.Addr, s.to)
+				s.Completed(0, Landed)
+			}
+			s.sleep(s.cfg.PeerTimeout / 20)
+		}
+		require.Equal(t, session.Known, q.State)
+	}
 }

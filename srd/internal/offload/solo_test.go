@@ -295,6 +295,8 @@ func TestPacketsThatAreNotThere(t *testing.T) {
 			got = append(got, piece{k.Part.Seq, k.Part.Index, k.Part.Cancel})
 		}
 		require.Equal(t, []piece{{1, 0, true}, {0, 0, false}, {0, 1, false}}, got)
+		s.Receive(s.p.Addr.QPN, b[:k.Encode(b)])
+		require.Nil(t, s.next(0), "the Welcome came twice")
 	}
 }
 
