@@ -2,6 +2,7 @@ package shaper
 
 import (
 	"math/bits"
+	"slices"
 	"time"
 )
 
@@ -38,44 +39,52 @@ func (s *Shaper) Next(now time.Duration) (Grant, bool) {
 	s.out.refill(now)
 	s.lapse(now)
 	s.endProbe(now)
-	for tries := -1; ; tries-- {
+	for {
 		s.checkDue()
 		best, held := s.arbitrate()
-		if best != none {
+		switch {
+		case best != none:
 			return s.grant(best, now), true
-		}
-		// A class at its cap may not keep the units from flows of others.
-		if tries < 0 && held == ClassCap {
-			tries = s.lines() + 1
-		}
-		if held != ClassCap || tries <= 1 {
+		case held != ClassCap || !s.makeWay():
 			return Grant{}, false
 		}
-		s.rotate()
 	}
 }
 
-// lines returns how many rounds it takes at most until each flow in line has had a unit: [Shaper.fill]
-// gives an urgent one two of them in less than four times, and another one in four.
-func (s *Shaper) lines() int {
-	n := 0
-	for f := s.urgent.head; f != none; f = s.flows[f].waiting {
-		n += 2
-	}
-	for f := s.waiting.head; f != none; f = s.flows[f].waiting {
-		n += 4
-	}
-	return (n + len(s.units) - 1) / len(s.units)
-}
-
-// rotate gives the units of flows with a class at its cap to flows in line.
-func (s *Shaper) rotate() {
-	for u, f := range s.units {
-		if f != none && s.present[u].reason == ClassCap {
-			s.wait(f)
-			s.fill(u)
+// makeWay gives a unit of a class at its cap to the first flow in line that no cap holds, and reports
+// whether there is one. Of those units it takes the last in turn, so that the flows of the class keep their
+// order.
+func (s *Shaper) makeWay() bool {
+	unit := none
+	for m := s.busy; m != 0; m &= m - 1 {
+		u := bits.TrailingZeros64(m)
+		if s.present[u].reason == ClassCap && (unit == none || s.turns[u] > s.turns[unit]) {
+			unit = u
 		}
 	}
+	capped := s.units[unit]
+	lines := [...]*list{&s.urgent, &s.waiting}
+	if s.line(capped) == &s.waiting { // its unit is part of the share of this line
+		slices.Reverse(lines[:])
+	}
+	var p candidate
+	for _, l := range lines {
+		for f, next := l.head, int32(none); f != none; f = next {
+			next = s.flows[f].waiting
+			s.offer(&p, f)
+			if p.reason == ClassCap {
+				continue
+			}
+			s.leave(f)
+			if p.reason.own() { // it comes back by itself
+				continue
+			}
+			s.displace(capped)
+			s.assign(unit, f)
+			return true
+		}
+	}
+	return false
 }
 
 // arbitrate has each unit present a request packet, and returns the unit that goes. If none may,

@@ -459,29 +459,6 @@ func TestExplain(t *testing.T) {
 	require.Len(t, s, int(Arbitration)+1)
 }
 
-// Flows of a class at its cap do not keep the units from others.
-func TestCappedClassLeavesUnits(t *testing.T) {
-	b := newBench(t, Config{MTU: kib, Slice: kib, Units: 1, Threshold: 100 * kib, Classes: []Class{{Cap: kib}, {}}}, FlowConfig{}, FlowConfig{}, FlowConfig{}, FlowConfig{})
-	for f := range 3 {
-		b.get(f, 8*kib)
-	}
-	_, ok := b.next()
-	require.True(t, ok)
-	r := b.get(3, 8*kib, inClass(1))
-	g, ok := b.next()
-	require.True(t, ok)
-	require.Equal(t, r, g.Request)
-}
-
-// A class has as much outstanding as its cap, and no more.
-func TestCap(t *testing.T) {
-	for limit, want := range map[int64]int{2 * (kib + 1): 2, 2*(kib+1) - 1: 1, 1: 1, 0: 4} {
-		b := newBench(t, Config{MTU: kib, Slice: kib, Threshold: 100 * kib, Classes: []Class{{Cap: limit}}}, FlowConfig{})
-		b.get(0, 4*kib)
-		require.Len(t, b.all(), want, "%d", limit)
-	}
-}
-
 // The unit of the least urgent flow goes to a more urgent one, and to no other.
 func TestLeastUrgentGivesUpItsUnit(t *testing.T) {
 	b := newBench(t, Config{MTU: kib, Slice: kib, Units: 2, Threshold: 100 * kib, Classes: []Class{{}, {Priority: 1}, {Priority: 2}}}, make([]FlowConfig, 4)...)
@@ -502,28 +479,6 @@ func TestDownWhatWasPresented(t *testing.T) {
 	require.Equal(t, []int{0, 0, 0}, b.order(3))
 	b.s.Up(b.flows[1])
 	require.Equal(t, []int{2, 2}, counts(b.order(4), 2))
-}
-
-// However many of them are in line, whatever the priority of their class: the one behind all of them goes.
-func TestCappedClassInLine(t *testing.T) {
-	for _, units := range []int{1, 2, 3} {
-		for capped := 1; capped < 9; capped++ {
-			for _, priority := range []int{0, 1} {
-				b := newBench(t, Config{MTU: kib, Slice: kib, Units: units, Threshold: 100 * kib, Small: 1, Classes: []Class{{Cap: kib, Priority: priority}, {}, {}}}, make([]FlowConfig, capped+2)...)
-				for f := range capped {
-					b.get(f, 8*kib)
-				}
-				require.Len(t, b.all(), 1)
-				r := b.get(capped, kib, inClass(1))
-				got := b.all()
-				require.Len(t, got, 1, "%d units, %d flows", units, capped)
-				require.Equal(t, r, got[0].Request)
-				require.Empty(t, b.all())
-				b.get(capped+1, kib, inClass(2))
-				require.Len(t, b.all(), 1)
-			}
-		}
-	}
 }
 
 // The first flow that is passed over too often is waited for, until it cannot use what others leave for it.

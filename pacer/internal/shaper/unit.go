@@ -83,6 +83,7 @@ func (s *Shaper) assign(u int, f int32) {
 	fl := &s.flows[f]
 	fl.unit = int32(u)
 	s.units[u] = f
+	s.present[u].reason = None
 	s.busy |= 1 << u
 	s.clock++
 	s.turns[u] = s.clock
@@ -143,10 +144,10 @@ func (s *Shaper) fill(u int) {
 	s.assign(u, f)
 }
 
-// patient returns how many units have flows that are not urgent.
+// patient returns how many units have flows that are not urgent, and no class at its cap.
 func (s *Shaper) patient() (n int) {
-	for _, f := range s.units {
-		if f != none && s.urgency(f) <= 0 {
+	for u, f := range s.units {
+		if f != none && s.present[u].reason != ClassCap && s.urgency(f) <= 0 {
 			n++
 		}
 	}
