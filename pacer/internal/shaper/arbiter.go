@@ -69,19 +69,13 @@ func (s *Shaper) makeWay() bool {
 	}
 	var p candidate
 	for _, l := range lines {
-		for f, next := l.head, int32(none); f != none; f = next {
-			next = s.flows[f].waiting
-			s.offer(&p, f)
-			if p.reason == ClassCap {
-				continue
+		for f := l.head; f != none; f = s.flows[f].waiting {
+			if s.offer(&p, f); p.reason != ClassCap {
+				s.leave(f)
+				s.displace(capped)
+				s.assign(unit, f)
+				return true
 			}
-			s.leave(f)
-			if p.reason.own() { // it comes back by itself
-				continue
-			}
-			s.displace(capped)
-			s.assign(unit, f)
-			return true
 		}
 	}
 	return false
@@ -180,7 +174,7 @@ func (s *Shaper) passOver(best int) {
 	for m := s.busy; m != 0; m &= m - 1 {
 		u := bits.TrailingZeros64(m)
 		p := &s.present[u]
-		if u == best || p.reason == None || !s.before(u, best) {
+		if p.reason == None || !s.before(u, best) {
 			continue
 		}
 		f := &s.flows[p.flow]
@@ -204,7 +198,7 @@ func (s *Shaper) passOver(best int) {
 	if due != none && s.due == none {
 		s.due = s.present[due].flow
 	}
-	if duePut != none && s.duePut == none {
+	if duePut != none { // while a PUT is due no other one is held by the budget
 		s.duePut = s.present[duePut].flow
 	}
 }

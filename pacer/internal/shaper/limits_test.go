@@ -219,7 +219,7 @@ func TestDueGivesWayToNothingElse(t *testing.T) {
 func TestFirstOfThoseThatAreDue(t *testing.T) {
 	b := newBench(t, Config{MTU: kib, Slice: 8 * kib, Threshold: 13 * kib, Reserve: kib, Small: 100, Outbound: 1000, OutBurst: 10_000, MaxPasses: 1, Policy: Priority},
 		FlowConfig{}, FlowConfig{Priority: 1}, FlowConfig{Priority: -1})
-	for _, k := range []Kind{Get, Put} {
+	for i, k := range []Kind{Get, Put} {
 		b.get(2, 5000, kind(k))
 		under := b.all()
 		require.Len(t, under, 1)
@@ -230,7 +230,8 @@ func TestFirstOfThoseThatAreDue(t *testing.T) {
 		over := b.all()
 		require.Len(t, over, 1)
 		require.Equal(t, b.flows[2], over[0].Flow)
-		require.EqualValues(t, 2, b.s.Stats().Passes)
+		require.EqualValues(t, 2*(i+1), b.s.Stats().Passes)
+		require.EqualValues(t, 2*(i+1), b.s.ClassStats(0).Passes)
 		b.done(under[0])
 		b.done(over[0])
 		for f := range 2 {
@@ -241,6 +242,39 @@ func TestFirstOfThoseThatAreDue(t *testing.T) {
 			b.done(got[0])
 		}
 		b.now += time.Minute
-		b.s.stats.Passes = 0
+	}
+}
+
+// The flow that is due stays so, though another one that comes before it in turn is passed over too often meanwhile.
+func TestDueStays(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Slice: 8 * kib, Threshold: 13 * kib, Reserve: kib, Small: 100, MaxPasses: 1, Policy: Priority},
+		FlowConfig{}, FlowConfig{Priority: 1}, FlowConfig{Priority: -1})
+	b.get(2, 5000)
+	out := b.all()
+	b.get(0, 8*kib)
+	b.get(2, kib)
+	out = append(out, b.all()...)
+	b.get(1, 8*kib)
+	b.get(2, 64)
+	out = append(out, b.all()...)
+	require.Len(t, out, 3)
+	for _, g := range out {
+		require.Equal(t, b.flows[2], g.Flow)
+		b.done(g)
+	}
+	require.Equal(t, []int{0, 1}, b.order(2))
+}
+
+// Nothing is due, nor looked for, while nothing waits.
+func TestNothingWaits(t *testing.T) {
+	b := newBench(t, Config{}, FlowConfig{})
+	b.get(0, kib)
+	require.Len(t, b.all(), 1)
+	for range 2 {
+		_, ok := b.s.Wake()
+		require.False(t, ok)
+		b.now += time.Hour
+		require.Empty(t, b.all())
+		require.Zero(t, b.s.Stats().Overdue)
 	}
 }

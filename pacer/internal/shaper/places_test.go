@@ -53,3 +53,23 @@ func TestCancelledTooLate(t *testing.T) {
 		require.True(t, b.s.RemoveFlow(b.flows[0]))
 	}
 }
+
+// What is cancelled, or has failed, takes no pieces of others with it that go again.
+func TestPiecesOfOthersGoAgain(t *testing.T) {
+	for _, end := range []func(*bench, []Grant){
+		func(b *bench, out []Grant) { b.s.Cancel(out[0].Request) },
+		func(b *bench, out []Grant) { require.True(b.t, b.s.Failed(out[1].Sub, false)) },
+	} {
+		b := newBench(t, Config{MTU: kib, Slice: kib, Threshold: 100 * kib}, FlowConfig{})
+		b.get(0, 2*kib)
+		other := b.get(0, kib)
+		out := b.all()
+		require.Len(t, out, 3)
+		require.True(t, b.s.Failed(out[0].Sub, true))
+		require.True(t, b.s.Failed(out[2].Sub, true))
+		end(b, out)
+		again := b.all()
+		require.Len(t, again, 1)
+		require.Equal(t, other, again[0].Request)
+	}
+}

@@ -83,7 +83,6 @@ func (s *Shaper) assign(u int, f int32) {
 	fl := &s.flows[f]
 	fl.unit = int32(u)
 	s.units[u] = f
-	s.present[u].reason = None
 	s.busy |= 1 << u
 	s.clock++
 	s.turns[u] = s.clock
