@@ -90,6 +90,8 @@ simulated-preloaded: build/simhca.so
 	@mkdir -p build/simulated
 	gcc -D_GNU_SOURCE -O2 -Wall -o build/simulated/fork cgo/simhca/testdata/fork.c -libverbs
 	SIMHCA=mlx5 LD_PRELOAD=build/simhca.so timeout 30 build/simulated/fork
+	gcc -D_GNU_SOURCE -O2 -Wall -Wno-unused-function -o build/simulated/handles cgo/simhca/testdata/handles.c -libverbs -lefa
+	SIMHCA=efa LD_PRELOAD=build/simhca.so timeout 60 build/simulated/handles
 	SIMHCA=mlx5,efa LD_PRELOAD=build/simhca.so ibv_devinfo | grep -c 'hca_id:.*\(mlx5_0\|efa_0\)' | grep -qx 2
 	SIMHCA=mlx5 LD_PRELOAD=build/simhca.so ib_read_lat -R 2>&1 | grep -q 'the connection manager (librdmacm) is not simulated'
 	! LD_PRELOAD=build/simhca.so ibv_devices 2>&1 | grep -q 'mlx5_0\|efa_0'

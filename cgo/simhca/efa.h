@@ -73,7 +73,7 @@ struct ef_ah {
 	struct ef_ah *next_at, *next_of; /* with the same hash of the address, of the number */
 };
 
-enum { EF_CHAINS = 256 };
+enum { EF_CHAINS = 256, EF_AH_NUMBERS = 0xfff0 };
 
 struct ef_pd {
 	struct sim_obj o;

@@ -49,24 +49,38 @@ struct ef_ah *ef_ah_of(struct sim_obj *pd, uint16_t number)
 	return a;
 }
 
+/* The number of a new address, which no other address of the protection domain has; negative if it has all. */
+static int32_t new_number(struct sim_obj *pd)
+{
+	static uint16_t last = EF_AH_NUMBERS - 1;
+
+	for (int i = 0; i < EF_AH_NUMBERS; i++) {
+		last = (last + 1) % EF_AH_NUMBERS;
+		if (!ef_ah_of(pd, last))
+			return last;
+	}
+	return -1;
+}
+
 int ef_create_ah(struct sim_ctx *c, struct sim_io *io)
 {
-	static uint16_t next;
 	SIM_IN(ib_uverbs_create_ah, a);
 	struct sim_obj *pd = sim_get(c, a.pd_handle, SIM_PD);
 	struct ib_uverbs_create_ah_resp r = {};
 	struct efa_ibv_create_ah_resp u = {};
 	struct ef_ah *same, *h, **p;
+	int32_t number;
 
 	if (!pd || a.attr.port_num != 1 || !a.attr.is_global || a.attr.grh.sgid_index)
 		return sim_refuse(EINVAL, "an address handle for port %u, GID index %u", a.attr.port_num, a.attr.grh.sgid_index);
 	same = ef_ah_to(pd, a.attr.grh.dgid); /* an address has one number, however many handles */
-	h = sim_add(c, SIM_AH, sizeof(*h));
+	number = same ? same->number : new_number(pd);
+	h = number < 0 ? NULL : sim_add(c, SIM_AH, sizeof(*h));
 	if (!h)
 		return ENOMEM;
 	sim_hold(pd, &h->o);
 	memcpy(h->gid, a.attr.grh.dgid, 16);
-	h->number = same ? same->number : next++ % 0xfff0;
+	h->number = number;
 	p = at(pd, h->gid);
 	h->next_at = *p;
 	*p = h;
