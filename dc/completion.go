@@ -57,8 +57,10 @@ func (i *Initiator) PostPoll(p *Peer, cs []Completion, spins int, rs ...Request)
 	i.mu.Lock()
 	posted, looked, found, err := i.give(p, rs, nil, max(spins, 0))
 	if err != nil {
-		i.unlock()
+		i.mu.Unlock()
 		found.Dispatch()
+		i.mu.Lock()
+		i.unlock()
 		return posted, 0, err
 	}
 	i.polling++

@@ -46,7 +46,7 @@ func (i *Initiator) Do(ctx context.Context, p *Peer, r Request) error {
 	_, _, found, err := i.give(p, []Request{r}, c, 0)
 	i.polling++
 	if !driver.DispatchOwn(found, i.d, i.own) {
-		i.unlock()
+		i.mu.Unlock() // found has the poll lock, with which the back end must do nothing that takes time
 		found.Dispatch()
 		i.mu.Lock()
 	}

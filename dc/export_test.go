@@ -166,3 +166,27 @@ func (w Pending) Left() int {
 	defer w.i.mu.Unlock()
 	return w.c.left
 }
+
+// performer is a back end with more to do.
+type performer struct {
+	backend
+	i    *Initiator
+	more func()
+}
+
+func (p *performer) busy() bool { return true }
+
+func (p *performer) perform() {
+	p.backend.perform()
+	p.i.mu.Unlock()
+	p.more()
+	p.i.mu.Lock()
+}
+
+// OnPerform has a function called, without the initiator's lock, whenever the back end may do
+// what takes time.
+func (i *Initiator) OnPerform(f func()) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.be = &performer{i.be, i, f}
+}

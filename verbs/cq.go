@@ -118,7 +118,7 @@ func (d *Device) CreateCQ(cfg CQConfig) (*CQ, error) {
 	case cfg.Spin == 0:
 		c.spin = 4 | cgo.Yield
 	case cfg.Spin > 0:
-		c.spin = uint32(cfg.Spin)
+		c.spin = spinsOf(cfg.Spin)
 	}
 	if err := c.life.Attach("cq", life.Label("cq"), &d.life); err != nil {
 		return nil, err
@@ -261,7 +261,7 @@ func (c *CQ) Poll(wcs []WC) (int, error) { return c.PollSpin(wcs, 0) }
 // empty. A spin occupies its thread, and on a machine with few CPUs it starves the soft
 // interrupts in which a software device works: keep it short.
 func (c *CQ) PollSpin(wcs []WC, spins int) (int, error) {
-	return c.poll(nil, wcs, uint32(max(spins, 0)))
+	return c.poll(nil, wcs, spinsOf(spins))
 }
 
 // poll polls for a router or, as nil, the program. It fails unless by is the one that

@@ -204,7 +204,7 @@ func (d *Dispatcher) PostPoll(b *Batch, spins int) (posted int, found Polled, er
 	if rt := d.rt; rt.try() {
 		found.rt = rt
 		n := b.n
-		posted, found.n, err = b.postPoll(rt, rt.cq, rt.wcs[:], uint32(max(spins, 0)), nil)
+		posted, found.n, err = b.postPoll(rt, rt.cq, rt.wcs[:], spinsOf(spins), nil)
 		if err != nil && posted == n && n > 0 {
 			found.err = err
 		}
@@ -225,7 +225,7 @@ func (d *Dispatcher) Poll(spins int) (int, error) {
 	if !rt.try() {
 		return 0, nil
 	}
-	n, err := rt.cq.poll(rt, rt.wcs[:], uint32(max(spins, 0)))
+	n, err := rt.cq.poll(rt, rt.wcs[:], spinsOf(spins))
 	if err != nil {
 		n = 0
 	}

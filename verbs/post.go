@@ -32,7 +32,7 @@ func (b *Batch) PostPoll(cq *CQ, wcs []WC, spins int) (n, got int, err error) {
 		n, err = b.Post()
 		return n, 0, err
 	}
-	return b.postPoll(nil, cq, wcs, uint32(max(spins, 0)), nil)
+	return b.postPoll(nil, cq, wcs, spinsOf(spins), nil)
 }
 
 // postPoll posts the batch and polls cq for by: see [CQ.poll]. times may be nil.

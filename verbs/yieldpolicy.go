@@ -11,6 +11,9 @@ type yieldPolicy struct {
 	vain, rest uint8
 }
 
+// spinsOf returns a program's number of spins as C takes it, where one bit of it means to yield.
+func spinsOf(n int) uint32 { return uint32(min(max(n, 0), cgo.Yield-1)) }
+
 const (
 	maxVain  = 6
 	someVain = 2 // in a row, before others park at once

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -66,4 +67,11 @@ func TestYieldPolicyOfOthers(t *testing.T) {
 		p.polled(64, false)
 	}
 	require.Equal(t, yieldPolicy{2, 1}, p)
+}
+
+// Numbers of spins beyond what C takes are its most: they do not wrap around, nor mean to yield.
+func TestSpins(t *testing.T) {
+	for n, want := range map[int]uint32{math.MinInt: 0, -1: 0, 0: 0, 64: 64, math.MaxInt32: math.MaxInt32, math.MaxInt: math.MaxInt32, math.MaxInt - math.MaxInt32: math.MaxInt32} {
+		require.Equal(t, want, spinsOf(n), n)
+	}
 }
