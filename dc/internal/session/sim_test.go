@@ -121,19 +121,6 @@ func program(seed uint64) (*world, error) {
 			})
 		}
 	}
-	for range rng.IntN(3) { // a local address has another place in the GID table
-		i, t, initiator := w.inits[rng.IntN(len(w.inits))], w.targets[rng.IntN(len(w.targets))], rng.IntN(3) > 0
-		w.After(within(), func() {
-			switch {
-			case !initiator && t.lives():
-				t.core.Moved(w.Now)
-				t.settle()
-			case initiator && !i.dead:
-				i.core.Moved(w.Now)
-				i.settle()
-			}
-		})
-	}
 	var lame *simInitiator // dead, or deaf
 	if len(w.inits) > 1 && rng.IntN(2) == 0 {
 		lame = w.inits[0]
