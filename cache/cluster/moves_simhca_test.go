@@ -237,7 +237,12 @@ func TestSimulatedPeersLeave(t *testing.T) {
 	require.Equal(t, []string{a.address}, b.Peers())
 	require.NoError(t, b.Drain(r.ctx))
 	require.NotZero(t, a.Status().Moves, "it has had a client of the other one")
-	require.Eventually(t, func() bool { return len(a.Peers()) == 0 }, stuck, time.Millisecond)
+	none := func(m, at *node) {
+		t.Helper()
+		require.Eventually(t, func() bool { return len(m.Peers()) == 0 }, stuck, time.Millisecond)
+		require.Eventually(t, func() bool { return at.server.Stats().Clients == 0 }, stuck, time.Millisecond, "the client is open")
+	}
+	none(a, b)
 	b.end()
-	require.Empty(t, b.Peers())
+	none(b, a)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverbs/goverbs/cache/internal/place"
 	"github.com/goverbs/goverbs/ci/etcd"
@@ -26,6 +27,7 @@ func TestSimulatedWatchGoesOn(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	me := place.Server{Life: place.Life{ID: "a", Boot: 7}}
 	var beat, changes atomic.Int64
+	var told, ends []int64 // revisions of beats, and of ends of the life
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		s.watch(ctx, watcher{
@@ -33,6 +35,7 @@ func TestSimulatedWatchGoesOn(t *testing.T) {
 			changed: func() { changes.Add(1) },
 			beat: func(l place.Life, revision int64) {
 				require.Equal(t, me.Life, l)
+				told = append(told, revision)
 				beat.Store(revision)
 			},
 		})
@@ -46,9 +49,12 @@ func TestSimulatedWatchGoesOn(t *testing.T) {
 			require.NoError(t, ctx.Err())
 			time.Sleep(10 * time.Millisecond)
 		}
-		require.NoError(t, s.forget(ctx, me.Life))
+		resp, err := s.do(ctx, nil, nil, clientv3.OpDelete(s.lifeKey(me.Life)))
+		require.NoError(t, err)
+		ends = append(ends, resp.Header.Revision)
 	}
 	hears()
+	hears() // after the end of the life
 	at := s.at.Load()
 	all[at].Kill(t)
 	for s.at.Load() == at {
@@ -58,5 +64,8 @@ func TestSimulatedWatchGoesOn(t *testing.T) {
 	hears()
 	stop()
 	watching.Wait()
+	for _, end := range ends {
+		require.NotContains(t, told, end, "the end of a life is no beat")
+	}
 	require.NoError(t, s.close())
 }
