@@ -175,11 +175,7 @@ deb: setup
 
 # What the commands are built from, as CycloneDX.
 sbom: setup
-	@mkdir -p build/sbom
-	$(GO) build -o build/sbom/ ./cmd/...
-	for program in rdmactl rdmabench rdmacached; do \
-		$(GO) run github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0 bin -json -noserial -output build/sbom/$$program.cdx.json build/sbom/$$program || exit; \
-	done
+	GO='$(GO)' sh deploy/sbom.sh
 
 clean:
 	rm -rf build
