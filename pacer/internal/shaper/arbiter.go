@@ -317,8 +317,7 @@ func (s *Shaper) nextPut(p *candidate, f int32) bool {
 	}
 	c := &s.cmds[put]
 	if x := fl.fences.head; x != none && s.cmds[x].seq <= c.seq {
-		g := fl.gets.head
-		if x != put || g != none && s.cmds[g].seq < c.seq || fl.failed.head != none {
+		if g := fl.gets.head; g != none && s.cmds[g].seq < c.seq || fl.failed.head != none {
 			return false
 		}
 	}

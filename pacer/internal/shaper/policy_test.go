@@ -481,6 +481,29 @@ func TestDownWhatWasPresented(t *testing.T) {
 	require.Equal(t, []int{2, 2}, counts(b.order(4), 2))
 }
 
+// newDue returns a bench with a flow that was passed over too often with a large request, has another one under way, and is
+// waited for.
+func newDue(t *testing.T) (b *bench, big Request, under Grant) {
+	t.Helper()
+	b = newBench(t, Config{MTU: kib, Slice: 8 * kib, Threshold: 13 * kib, Reserve: kib, Small: 100, MaxPasses: 1}, FlowConfig{}, FlowConfig{})
+	b.get(0, kib)
+	first := b.all()
+	require.Len(t, first, 1)
+	for range 9 {
+		b.get(1, 3*kib)
+	}
+	others := b.all()
+	big = b.get(0, 8*kib)
+	for range 2 { // in its turn, and out of it
+		b.done(others[0])
+		others = append(others[1:], b.all()...)
+	}
+	b.done(others[0])
+	require.Empty(t, b.all())
+	require.EqualValues(t, b.flows[0], b.s.due)
+	return b, big, first[0]
+}
+
 // The first flow that is passed over too often is waited for, until it cannot use what others leave for it.
 func TestDueEnds(t *testing.T) {
 	for name, end := range map[string]func(b *bench, big Request, under Grant){
@@ -490,29 +513,24 @@ func TestDueEnds(t *testing.T) {
 		"reads":     func(b *bench, _ Request, _ Grant) { b.s.flows[0].MaxReads = 1 },
 		"overdue":   func(b *bench, _ Request, under Grant) { b.s.lend(&b.s.subs[under.Sub.place()]) },
 	} {
-		b := newBench(t, Config{MTU: kib, Slice: 8 * kib, Threshold: 13 * kib, Reserve: kib, Small: 100, MaxPasses: 1}, FlowConfig{}, FlowConfig{})
-		b.get(0, kib)
-		under := b.all()
-		require.Len(t, under, 1)
-		for range 9 {
-			b.get(1, 3*kib)
-		}
-		others := b.all()
-		big := b.get(0, 8*kib)
-		for range 2 { // in its turn, and out of it
-			b.done(others[0])
-			others = append(others[1:], b.all()...)
-		}
-		b.done(others[0])
-		require.Empty(t, b.all(), name)
-		require.EqualValues(t, b.flows[0], b.s.due, name)
-		end(b, big, under[0])
+		b, big, under := newDue(t)
+		end(b, big, under)
 		got := b.all()
 		require.NotEmpty(t, got, name)
 		require.Equal(t, b.flows[1], got[0].Flow, name)
 		require.EqualValues(t, none, b.s.due, name)
 		require.Zero(t, b.s.flows[0].passes, name)
 	}
+}
+
+// A flow that a GET waits for goes on to be waited for after a PUT of its own.
+func TestDueAfterAPut(t *testing.T) {
+	b, _, _ := newDue(t)
+	b.get(0, kib, kind(Put))
+	got := b.all()
+	require.Len(t, got, 1)
+	require.Equal(t, Put, got[0].Kind)
+	require.EqualValues(t, b.flows[0], b.s.due)
 }
 
 // Nor is a PUT waited for that cannot use the budget that others leave for it.

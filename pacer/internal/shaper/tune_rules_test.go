@@ -144,6 +144,22 @@ func TestProbeThatEndsInVain(t *testing.T) {
 	require.Zero(t, b.s.lent)
 }
 
+// Small responses tell the tuner nothing: they have a reserve of their own.
+func TestTunerLeavesOutSmallOnes(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Tune: true, Small: 100}, FlowConfig{})
+	for _, c := range []struct {
+		length int
+		probes uint64
+	}{{100, 0}, {101, 1}} {
+		b.get(0, c.length)
+		g, ok := b.next()
+		require.True(t, ok)
+		b.now += time.Microsecond
+		b.done(g)
+		require.EqualValues(t, c.probes, b.s.Stats().Probes, "%d bytes", c.length)
+	}
+}
+
 // The threshold that a tuner begins with is between the least and the largest; one that runs keeps its own.
 func TestTunerBegins(t *testing.T) {
 	for _, c := range []struct {
