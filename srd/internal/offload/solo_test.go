@@ -488,3 +488,35 @@ func TestWordsGoAgain(t *testing.T) {
 	s.part(wire.Part{Seq: 1, Total: 10}, true)
 	require.NotNil(t, s.next(0))
 }
+
+// A message that is given up is not sent again when a packet of it did not arrive.
+func TestGivenUpIsNotSentAgain(t *testing.T) {
+	s := newSolo(t, Config{})
+	s.credit(100)
+	h := s.send(engine.Reliable, 10, false)
+	require.NotNil(t, s.next(0))
+	s.Cancel(h)
+	s.Completed(0, NotReady)
+	require.Zero(t, s.Stats.Retransmitted)
+	require.Equal(t, engine.Status(0), s.host.last.Status)
+}
+
+// Credit counts as long as the peer has said something of messages lately: of what it gave before a pause it may have
+// given others a part.
+func TestCreditAfterAPause(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		s := newSolo(t, Config{})
+		s.credit(100)
+		s.send(engine.Reliable, 10, false)
+		require.NotNil(t, s.next(0))
+		s.sleep(session.SenderAge/2 + time.Millisecond)
+		s.answer(wire.Response{Base: 1})
+		require.False(t, s.p.unsettled())
+		if late {
+			s.sleep(session.SenderAge/2 + time.Millisecond)
+		}
+		before := s.p.grant
+		s.send(engine.Reliable, 10, false)
+		require.Equal(t, late, s.p.grant < before)
+	}
+}
