@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/cgo/simhca"
 	"github.com/goverbs/goverbs/dc"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -29,16 +28,21 @@ func TestSimulatedPollLockIsNotKept(t *testing.T) {
 		cq, err := a.dev.CreateCQ(verbs.CQConfig{Depth: 1024})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, cq.Close()) })
-		i := a.initiator(t, dc.InitiatorConfig{CQ: cq, Contexts: 1})
-		p := resolve(t, i, b.target(t, dc.TargetConfig{}), 0)
-		do(t, i, p, a.write(1, b, 0)) // it is attached
-		qpn := uint32(0)
-		if backend == dc.Hardware {
-			qpn = i.DCI(0)
-		} else {
-			qpn = i.ContextQP(0)
+		var is [2]*dc.Initiator
+		var ps [2]*dc.Peer
+		for k := range is {
+			is[k] = a.initiator(t, dc.InitiatorConfig{CQ: cq, Contexts: 1})
+			ps[k] = resolve(t, is[k], b.target(t, dc.TargetConfig{}), 0)
+			do(t, is[k], ps[k], a.write(1, b, 0)) // it is attached
 		}
-		require.NoError(t, simhca.Hold("mlx5_0", qpn, 5*time.Millisecond)) // a look at once finds nothing
+		i, p := is[0], ps[0]
+		// others has a look that follows find what it must not dispatch with the initiator's lock.
+		others := func() {
+			n, err := is[1].Post(ps[1], a.write(4, b, 0))
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+			time.Sleep(5 * time.Millisecond)
+		}
 		var asks atomic.Bool
 		var asked, kept atomic.Int32
 		i.OnPerform(func() {
@@ -59,8 +63,13 @@ func TestSimulatedPollLockIsNotKept(t *testing.T) {
 				kept.Add(1)
 			}
 		})
+		others()
 		asks.Store(true)
-		do(t, i, p, a.write(2, b, 0))
+		require.NoError(t, i.Do(t.Context(), p, a.write(2, b, 0)))
+		asks.Store(false)
+		require.NotZero(t, asked.Load(), backend)
+		others()
+		asks.Store(true)
 		_, n, err := i.PostPoll(p, make([]dc.Completion, 1), 0, a.write(3, b, 0))
 		require.NoError(t, err)
 		if n == 0 {
