@@ -213,21 +213,14 @@ func (s *store) tell(events []*clientv3.Event, w watcher) {
 // movesOn reports whether a request or a reply is for a member, which need not hear of the moves of others, or of what it
 // has written itself.
 func movesOn(key string, value []byte, id string) bool {
-	v := emptyView()
-	if v.add(key, value, 0) != nil {
+	var r request // or the reply, which has some of its fields
+	if json.Unmarshal(value, &r) != nil {
 		return true // the next beat says so
 	}
-	for _, r := range v.requests {
-		if r.From == id {
-			return true
-		}
+	if strings.HasPrefix(key, repliesKey) {
+		return r.To == id
 	}
-	for _, r := range v.replies {
-		if r.To == id {
-			return true
-		}
-	}
-	return false
+	return r.From == id
 }
 
 // lifeOf returns the life of a key below serversKey.
