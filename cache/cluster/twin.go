@@ -35,9 +35,13 @@ func (m *Member) otherTTL(v *view) error {
 	return nil
 }
 
-// twin returns an error if the former life of this server goes on. mu must be held.
+// twin returns an error if another life of this server goes on, and this one is no member yet. A life that is one ends
+// only with its place: the other one beats until it finds this one's beats. mu must be held.
 func (m *Member) twin(v *view) error {
 	const late = 2 // beats that a life has sent before it ended
+	if m.own.Number() != 0 {
+		return nil
+	}
 	for l, revision := range v.Beats {
 		if before, known := m.beats[l]; known && l.ID == m.self.ID && l != m.self.Life && revision > before {
 			if m.former++; m.former > late {
