@@ -5,6 +5,7 @@ package rdmacm_test
 import (
 	"errors"
 	"net/netip"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -81,7 +82,9 @@ func TestLookUp(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
 	const qpn = 0x123456
-	go func() {
+	var accepted sync.WaitGroup
+	defer accepted.Wait()
+	accepted.Go(func() {
 		r, err := l.Accept(ctx)
 		if err == nil && string(r.PrivateData()[:3]) != "who" {
 			err = errors.New("another question")
@@ -92,7 +95,7 @@ func TestLookUp(t *testing.T) {
 		if !errors.Is(err, verbs.ErrAttributes) {
 			t.Error(err)
 		}
-	}()
+	})
 	cfg := rdmacm.DialConfig{ConnConfig: rdmacm.ConnConfig{PrivateData: []byte("who")}, Local: netip.AddrPortFrom(p[0].Addr(), 0)}
 	s, err := m.LookUp(ctx, l.Addr().String(), cfg)
 	require.NoError(t, err)
