@@ -206,15 +206,15 @@ var acts = []act{
 		},
 		// The configuration is the document's, with another port of etcd.
 		script: `make simhca && go build -o build/ ./cmd/rdmacached ./cmd/rdmactl
-			trap 'kill $pids; wait' EXIT
+			trap 'kill $servers; wait $servers; kill $store; wait' EXIT # servers without etcd wait for it
 			$etcd --data-dir $tmp/etcd --listen-client-urls http://127.0.0.1:23790 --advertise-client-urls http://127.0.0.1:23790 --listen-peer-urls http://127.0.0.1:23800 2> $tmp/etcd.log &
-			pids=$!
+			store=$!
 			sed -n '/^[` + "`" + `]*json$/,/^[` + "`" + `]*$/p' docs/cluster.md | sed '1d; $d; s/:2379/:23790/' > $tmp/a.json
 			sed 's/127.0.0.11/127.0.0.12/g; s/"a"/"b"/' $tmp/a.json > $tmp/b.json
 			sed 's/127.0.0.11/127.0.0.13/g; s/"a"/"c"/' $tmp/a.json > $tmp/c.json
 			for i in a:11 b:12 c:13; do
 				SIMHCA=mlx5@trial-$$ SIMHCA_ADDRESS=127.0.0.${i#*:} LD_PRELOAD=build/simhca.so build/rdmacached -config $tmp/${i%:*}.json &
-				pids="$pids $!"
+				servers="$servers $!"
 				# The first one has a shard more, which the others leave it.
 				until build/rdmactl cache 127.0.0.11:9481 | grep 'prod *a *127.0.0.11:7481.* member'; do sleep 0.5; done
 			done
