@@ -137,6 +137,30 @@ func historyOperations() int64 {
 	return 20_000
 }
 
+// A server that drains while etcd does not reply waits for it. A second signal ends the process at once.
+func TestFabricClusterSecondSignal(t *testing.T) {
+	f := newFleet(t)
+	a, b := f.start("a", 31, 1), f.start("b", 32, 1)
+	for _, p := range []*process{a, b} {
+		p.until("both are members", func(c *cachestatus.Cluster) bool { return len(c.Members) == 2 })
+	}
+	f.etcd.Stop(t)
+	b.signal(syscall.SIGTERM)
+	select {
+	case err := <-b.ended:
+		t.Fatalf("it has ended, with its shards: %v", err)
+	case <-time.After(time.Second):
+	}
+	b.signal(syscall.SIGTERM)
+	select {
+	case err := <-b.ended:
+		require.ErrorContains(t, err, "terminated")
+	case <-f.ctx.Done():
+		t.Fatal("it does not end")
+	}
+	delete(f.members, b.id)
+}
+
 // Servers join, are upgraded one by one, and are without etcd for a while: no request fails, nothing is missed, and
 // operations of all kinds have one order.
 func TestFabricClusterInPeace(t *testing.T) {

@@ -29,8 +29,7 @@ func main() {
 		fmt.Println(version.Of("rdmacached"))
 		return
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	ctx := untilSignal()
 	procs.SpareProcs() // for the gateway, which calls the kernel all the time
 	if len(os.Args) > 1 && os.Args[1] == "proxy" {
 		c, err := parseProxy(os.Args[2:], os.Stderr)
@@ -50,6 +49,14 @@ func main() {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	end(start(ctx, *path, *check, hup))
+}
+
+// untilSignal returns a context that ends with the first SIGINT or SIGTERM. The second one ends the process: a
+// drain may take minutes.
+func untilSignal() context.Context {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx
 }
 
 func end(err error) {

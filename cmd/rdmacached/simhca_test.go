@@ -9,10 +9,8 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,14 +22,12 @@ import (
 
 const fabricConfig = "RDMACACHED_TEST_CONFIG"
 
-// TestFabricProcess is rdmacached in a process of its own, if it is told so. SIGTERM ends it.
+// TestFabricProcess is rdmacached in a process of its own, if it is told so.
 func TestFabricProcess(t *testing.T) {
 	if os.Getenv(fabricConfig) == "" {
 		t.Skip("for the tests that start rdmacached in processes")
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	require.NoError(t, start(ctx, os.Getenv(fabricConfig), false, nil))
+	require.NoError(t, start(untilSignal(), os.Getenv(fabricConfig), false, nil))
 }
 
 // startProcess starts rdmacached with a configuration, in a process that does not outlive the test program. It
