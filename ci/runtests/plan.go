@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -23,16 +24,23 @@ const oldest, newest = "12", "13"
 
 // Device tests that guests leave out, except in the long run.
 //
-// ownLoad are of load on our own locks and queues, which no kernel changes, and run on simulated
-// devices. Besides, the older guest leaves out more of these, which run on the newer one, and
-// ownTimes: what waits for leases and other times of our own, or does not look at the kernel.
+// ownLoad are of load on our own locks and queues, and ownTimes wait for leases and other times of our
+// own: no kernel changes these, and they run on simulated devices. Besides, the older guest leaves out
+// more of the load, which runs on the newer one, and ownView: what does not look at the kernel, or
+// sees the same of both.
 const (
 	ownLoad = "HandOffIsFair|UnderPressure|ForMany|WithoutASlot|ReusedHandle|ContextEndsAnywhere|CallsOnAQueuePairThatComesAndGoes|" +
 		"CloseUnderLoad|CloseBeside|TriedAfterClose|ManyLargeMessages"
 	ownTimes = "Leases|Strays|OfTheDead|OfADeadClient|DeadHolder|ForgetsClient|ServerBefore|PlacesOfThose|ServerHeals|BesideTrouble|" +
-		"Goodbye|EndedSessionIs|AgentIsFoundAgain|AgentThatFails|^TestHostChanges$|KeyIsOnePeers|WrongAccessKey|SendToItself|" +
+		"Goodbye|EndedSessionIs|AgentIsFoundAgain|AgentThatFails"
+	ownView = "^TestHostChanges$|KeyIsOnePeers|WrongAccessKey|SendToItself|" +
 		"^TestDoctorFinds|^TestCtlLists$|JSONBefore|OfAServerThatHangs"
-	notOlder = ownLoad + "|" + ownTimes + "|RandomPosts|DeadTargets|ComesAndGoes|ComeAndGo|UseAndClose|NotAllocate|AllocatesNothing"
+	notNewer = ownLoad + "|" + ownTimes
+	// Of cache, what follows from its own messages and records.
+	ownCache = "ClusterWithAServerThatHangs|ClusterOutlives|WhileTheServerIsStopped|FlushAllThrough|NearCache|WarmRestart|" +
+		"^TestWritersReadersEvictors$|TakesOverAGreeting|SetMulti|QuietClient|HostileClients|BucketsUnderChanges|LateClient|" +
+		"SnapshotAndDeltas|RevokedTenant|EndsInTheMiddle|LongValuesUnderChanges|^TestExpiry$|GapMeans"
+	notOlder = notNewer + "|" + ownView + "|RandomPosts|DeadTargets|ComesAndGoes|ComeAndGo|UseAndClose|NotAllocate|AllocatesNothing"
 )
 
 var codenames = map[string]string{oldest: "bookworm", newest: "trixie"}
@@ -77,10 +85,10 @@ func (r *runner) plan() ([]*job, error) {
 			&job{name: "report", slots: r.o.slots, command: words("make --no-print-directory report RDMA_DEVICE=" + r.o.device)})
 	}
 	jobs = append(jobs, r.simulations()...)
-	for _, m := range modules {
+	for _, m := range modules { // instrumented as the programs on simulated devices, they share what these are built from
 		name := path.Base(m)
-		jobs = append(jobs, &job{name: name, slots: 1, command: []string{"sh", "-c", "cd " + m + " && sh ../../.github/actions/simulated/test.sh"},
-			env: []string{"GO=" + r.goCmd, "GOWORK=off", fmt.Sprintf("DEVICES=mlx5@%s-%d,mlx5@%[1]s-%[2]d", name, os.Getpid()), "FLAGS=-race -count=1"}})
+		jobs = append(jobs, &job{name: name, slots: 1, needs: words("build-simulated"), command: []string{"sh", "-c", "cd " + m + " && sh ../../.github/actions/simulated/test.sh"},
+			env: []string{"GO=" + r.goCmd, "GOWORK=off", fmt.Sprintf("DEVICES=mlx5@%s-%d,mlx5@%[1]s-%[2]d", name, os.Getpid()), "GOEXPERIMENT=cgocheck2", "FLAGS=-race -count=1"}})
 	}
 	return append(jobs,
 		&job{name: "unit", tests: &tests{goTest: words("-race"), env: words("GOEXPERIMENT=cgocheck2"), packages: raced}},
@@ -119,15 +127,17 @@ func (r *runner) guests() []*job {
 	if older.name != newer.name {
 		needOlder = "build-" + oldest
 	}
-	less, load, verbs := []string{"-test.skip=" + notOlder}, []string{"-test.skip=" + ownLoad}, "./verbs -test.skip="+onRxe+"|"+ownLoad
+	less, load, verbs := []string{"-test.skip=" + notOlder}, []string{"-test.skip=" + notNewer}, "./verbs -test.skip="+onRxe+"|"+ownLoad
+	caches := slices.Clone(cachePackages)
+	caches[slices.Index(caches, "./cache")] += " -test.skip=" + ownCache
 	if r.o.long {
-		less, load, verbs = nil, nil, "./verbs"
+		less, load, verbs, caches = nil, nil, "./verbs", cachePackages
 	}
 	ecmp := []string{"./ci/lab", "./srd -test.run=TestPaths"}
 	jobs := []*job{
 		in("guest-12-systems", "-debian 12", needOlder, older, systemPackages, less...),
 		in("guest-13-systems", "-debian 13", need, newer, systemPackages, load...),
-		in("guest-13-cache", "-debian 13", "build-cache", r.upper(), join(cachePackages, examplePackages)),
+		in("guest-13-cache", "-debian 13", "build-cache", r.upper(), join(caches, examplePackages)),
 		in("guest-12-base", "-debian 12", needOlder, older, join(hostPackages, basePackages), less...),
 		in("guest-13-base", "-debian 13", need, newer, join(hostPackages, []string{verbs})),
 		in("guest-13-race", "-debian 13", "build-race", r.raced(newest), []string{"./verbs -test.run=" + onRxe, "./verbs/rdmacm", "./verbs/stream"}),

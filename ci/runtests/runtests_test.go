@@ -244,7 +244,7 @@ func TestRunnable(t *testing.T) {
 // Each part of what guests leave out is of some test's name.
 func TestWhatIsLeftOutExists(t *testing.T) {
 	var names []byte
-	for _, p := range join(basePackages, hostPackages, systemPackages) {
+	for _, p := range join(basePackages, hostPackages, systemPackages, cachePackages) {
 		files, err := filepath.Glob("../../" + p + "/*_test.go")
 		require.NoError(t, err)
 		for _, f := range files {
@@ -253,9 +253,35 @@ func TestWhatIsLeftOutExists(t *testing.T) {
 			names = append(names, b...)
 		}
 	}
-	for _, part := range strings.Split(notOlder+"|"+onRxe, "|") {
+	for _, part := range strings.Split(notOlder+"|"+onRxe+"|"+ownCache, "|") {
 		name := strings.TrimSuffix(strings.TrimPrefix(part, "^Test"), "$")
 		require.True(t, regexp.MustCompile(`(?m)^func Test\w*`+name).Match(names), part)
+	}
+}
+
+// What the guests of both kernels leave out of lockoffload and cache runs on simulated devices.
+func TestWhatNoGuestRunsIsSimulated(t *testing.T) {
+	device := func(pkg string) (tests []string) {
+		files, err := filepath.Glob("../../" + pkg + "/*_device_test.go")
+		require.NoError(t, err)
+		for _, f := range files {
+			b, err := os.ReadFile(f)
+			require.NoError(t, err)
+			for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)`).FindAllSubmatch(b, -1) {
+				tests = append(tests, string(m[1]))
+			}
+		}
+		return tests
+	}
+	for pkg, patterns := range map[string][2]string{"lockoffload": {notNewer, notLocks}, "cache": {ownCache, notCache}} {
+		left, skipped, n := regexp.MustCompile(patterns[0]), regexp.MustCompile(patterns[1]), 0
+		for _, name := range device(pkg) {
+			if left.MatchString(name) {
+				require.False(t, skipped.MatchString(name), "%s of %s runs nowhere", name, pkg)
+				n++
+			}
+		}
+		require.Greater(t, n, 10, pkg)
 	}
 }
 

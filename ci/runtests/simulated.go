@@ -20,7 +20,9 @@ const (
 	onRxe    = "MemoryOfDevice|MemlockLimit|Pingpong|DrainState|MessageAfterReset|RequesterComesAndGoes|ReceiverBrokenQueue"
 	notVerbs = onRxe + "|NotAllocate|Fuzz"
 	notDC    = "NotAllocate|NoHardware|Loss|RandomPosts|FallsSilent|StalledTarget|DeadTargets|FirstContactWithDead|UnreachableHosts"
-	notLocks = "OnADeadWire|FullQueue|BadWire|OneRoundTrip|UnderLoss|GivenUpReads|RoomHeeds|ArrivesLate|OnHosts|OfTheDead|WithoutALease|ForgetsClient|ServerBefore|DeadHolder|LateWrite|Stray|ServerHeals|BesideTrouble|PlacesOfThoseThatLeave|Goodbye|RunsOut|NotAllocate|Histories|Variants|AgentSimulated|SwapSimulated|AMillion|AllocatesNothing|AllocateNothing|TheBusy|^TestCounter$|Fuzz"
+	notLocks = "OnADeadWire|FullQueue|BadWire|OneRoundTrip|UnderLoss|GivenUpReads|RoomHeeds|ArrivesLate|OnHosts|WithoutALease|RunsOut|NotAllocate|Histories|Variants|AgentSimulated|SwapSimulated|AMillion|AllocatesNothing|AllocateNothing|TheBusy|^TestCounter$|Fuzz"
+	// Names that ownCache has too, of devices without addresses, in cache's own job, or of hosts.
+	notCache = "^TestSimulated|OnHosts"
 	// The sanitizers allocate.
 	notSanitized = "|AllocatesNothing|^TestMasked$"
 )
@@ -83,7 +85,7 @@ func (r *runner) simulations() []*job {
 	fabric := fmt.Sprintf("mlx5@test-%d,mlx5@test-%[1]d", os.Getpid())
 	add("addresses", fabric, "./verbs", "TestFabric", "", release)
 	add("programs", fabric, fabricPackages, "", notFabric, release)
-	add("processes", fabric, "./cache", "Killed|ServerIsStopped", "", release)
+	add("processes", fabric, "./cache", "Killed|"+ownCache, notCache, release)
 	for _, order := range words("efa efa:reverse") {
 		add("srd-"+strings.ReplaceAll(order, ":", "-"), order, "./srd", "Lengths|Faults|Incast|OneDevice", "", release)
 	}
