@@ -166,13 +166,16 @@ const (
 
 // interrupted gives up a machine after an error of its list, and returns the error of the
 // call. If the first list was not posted there is nothing to be undone. Else the machine
-// needs the results of a list to undo its effects, so one that waits is posted all the same.
+// needs the results of a list to undo its effects, so one that waits is posted all the same;
+// but not the WRITE of a swap, which would come behind later swaps of the client, over a copy
+// that they have made current.
 func (j *job) interrupted(list listState, begun bool, err error) error {
 	broken := errors.Is(err, ErrBroken)
+	_, swap := j.m.(*machine.SwapWriter)
 	switch {
 	case list == listWaits && broken:
 		j.giveUp(noList)
-	case list == listUnderWay || begun:
+	case list == listUnderWay || begun && !swap:
 		j.giveUp(list)
 	}
 	if !broken {

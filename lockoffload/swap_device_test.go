@@ -125,3 +125,46 @@ func TestSwapCounts(t *testing.T) {
 	require.GreaterOrEqual(t, counted(data), 6*each-unknown)
 	t.Logf("%d, %d unknown, %+v", counted(data), unknown, cs[0].Stats())
 }
+
+// endsAfter is a context that ends when it has been looked at so often.
+type endsAfter struct {
+	context.Context
+	looks int
+	done  chan struct{}
+}
+
+func (c *endsAfter) Done() <-chan struct{} { return c.done }
+
+func (c *endsAfter) Err() error {
+	switch c.looks--; {
+	case c.looks > 0:
+		return nil
+	case c.looks == 0:
+		close(c.done)
+	}
+	return context.Canceled
+}
+
+// A swap that is given up between its look at the pointer and its WRITE never writes: later swaps
+// of the same client have made that private copy the current one by then.
+func TestSwapThatIsGivenUp(t *testing.T) {
+	ctx := within(t, stuck)
+	const slots = 200
+	r := newRig(t, lockoffload.Layout{Slots: slots, Size: 16, Clients: 2, Swap: 4}, long)
+	c, _ := r.client(lockoffload.Retry{})
+	for slot := range slots {
+		_, err := c.SwapWrite(&endsAfter{ctx, 1 + slot%10, make(chan struct{})}, slot, 0, []byte("given up"))
+		_, res, lerr := c.SwapRead(ctx, slot, make([]byte, 16))
+		require.NoError(t, lerr)
+		if err == nil || res.Version > 0 { // it came so far
+			continue
+		}
+		_, err = c.SwapWrite(ctx, slot, 0, []byte("made"))
+		require.NoError(t, err, "the version was just read")
+		require.NoError(t, c.Flush(ctx))
+		data, res, err := c.SwapRead(ctx, slot, make([]byte, 16))
+		require.NoError(t, err)
+		require.EqualValues(t, 1, res.Version)
+		require.Equal(t, "made", string(data))
+	}
+}
