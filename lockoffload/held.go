@@ -283,7 +283,10 @@ func (h *Lock) Unlock(ctx context.Context) error {
 		go func() { // behind what is under way
 			_ = h.enter(context.Background())
 			defer h.leave()
-			_, _ = h.unlock(context.Background()) // a later Unlock returns its error
+			// A later Unlock returns the outcome.
+			if p, err := h.unlock(context.Background()); p != nil && p.await(context.Background()) == nil && err == nil {
+				h.err = p.err
+			}
 		}()
 		return opError("unlock", h.g.Slot, err)
 	}

@@ -448,6 +448,40 @@ func TestSimulatedCommitThatIsGivenUp(t *testing.T) {
 	require.Equal(t, "second", string(data))
 }
 
+// An Unlock that goes on in the background behind a Commit leaves its outcome to the next one.
+func TestSimulatedUnlockThatIsGivenUp(t *testing.T) {
+	if !simulated {
+		t.Skip("needs SIMHCA=mlx5,mlx5")
+	}
+	ctx := within(t, stuck)
+	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
+	qp, cq, _, in := r.admit()
+	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Session: in})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	for givenUp := false; !givenUp; { // once, unless the test itself is late
+		h, _, err := c.Lock(ctx, 0, lockoffload.LockOptions{})
+		require.NoError(t, err)
+		_, err = h.Write(ctx, 0, []byte("first"))
+		require.NoError(t, err)
+		brief, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		require.NoError(t, simhca.Hold(wire[0], qp.Num(), 200*time.Millisecond))
+		err = h.Commit(brief)
+		if err == nil {
+			require.NoError(t, h.Unlock(ctx))
+			cancel()
+			continue
+		}
+		givenUp = true
+		require.ErrorIs(t, h.Unlock(brief), context.DeadlineExceeded)
+		cancel()
+		time.Sleep(10 * time.Millisecond)       // until it waits for the Commit, in front of what follows
+		require.NoError(t, r.reg.LeftLocked(0)) // another holder has the lock
+		require.ErrorIs(t, h.Unlock(ctx), lockoffload.ErrLost)
+		_ = c.Flush(ctx) // returns it as well, since the Unlock that began it did not
+	}
+}
+
 // A swap with an unknown outcome may have made a private copy the current one. The
 // next one leaves that alone.
 func TestSimulatedSwapBehindAnUnknown(t *testing.T) {
