@@ -99,7 +99,7 @@ func (j *job) postLast(ctx context.Context, until int64) (*Commit, error) {
 		return nil, err
 	case errors.Is(err, ErrBroken):
 		p.asked.Store(true)
-		p.executed(err)
+		p.executed(err, false)
 		_ = p.Wait(ctx) // so that Flush does not return the error too
 		return nil, p.err
 	case err != nil:
@@ -108,7 +108,6 @@ func (j *job) postLast(ctx context.Context, until int64) (*Commit, error) {
 			err := p.s.line.post(context.Background(), &p.flight, j.mr, &j.wrs)
 			for err == errLate { // without the unlock, too: the session is over then
 				if err = p.s.allowed(); err != nil {
-					j.m.Base().Wrote = false // nothing of the list was posted
 					break
 				}
 				p.flight.until = p.s.until.Load()
@@ -116,7 +115,7 @@ func (j *job) postLast(ctx context.Context, until int64) (*Commit, error) {
 			}
 			close(p.room)
 			if err != nil {
-				p.executed(err)
+				p.executed(err, false)
 			}
 		}()
 	}
@@ -158,13 +157,13 @@ func (j *job) reuse(p *Commit) *Commit {
 	return j.c.settled
 }
 
-// executed ends the job and the commit, after the list has ended or could not be posted.
-func (p *Commit) executed(err error) {
-	w := p.j.m.Base()
+// executed ends the job and the commit, after the list has ended or could not be posted. wrote
+// says that a WRITE was posted.
+func (p *Commit) executed(err error, wrote bool) {
 	if err == nil {
-		err = w.Settled()
+		err = p.j.m.Base().Settled()
 	}
-	if err != nil && w.Wrote {
+	if err != nil && wrote {
 		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
 	if err != nil {

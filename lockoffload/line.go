@@ -160,7 +160,7 @@ func (f *flight) Ended(err error) error {
 		err = f.line.fail(err)
 	}
 	if f.then != nil {
-		f.then.executed(err)
+		f.then.executed(err, f.then.j.m.Base().Wrote)
 	}
 	return err
 }

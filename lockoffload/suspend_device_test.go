@@ -104,3 +104,34 @@ func TestSuspendedBeforePost(t *testing.T) {
 		})
 	}
 }
+
+// A change whose context has ended is posted in the background. If the lease is over by then, the
+// change is not made, and the goroutine that learns so shares nothing with the call that returned.
+func TestSuspendedInTheBackground(t *testing.T) {
+	requireWire(t)
+	ctx := within(t, stuck)
+	var suspended, passes atomic.Int64
+	t.Cleanup(lockoffload.SetClock(func(at time.Time) time.Time { return at.Add(time.Duration(suspended.Load())) }))
+	t.Cleanup(lockoffload.BeforePosts(func() { suspended.Add(passes.Load()) }))
+	const times = 20 // which of the two is first differs
+	r := newRig(t, lockoffload.Layout{Slots: times, Size: 8}, long)
+	for slot := range times {
+		suspended.Store(0)
+		passes.Store(0)
+		c, _ := r.client(lockoffload.Retry{})
+		brief, cancel := context.WithCancel(ctx)
+		res, err := c.Update(brief, slot, func([]byte) ([]byte, error) {
+			cancel()
+			passes.Store(int64(long))
+			return []byte("never"), nil
+		})
+		require.Error(t, err)
+		<-c.Lost()
+		if res.Commit != nil {
+			err = res.Commit.Wait(ctx)
+		}
+		require.ErrorIs(t, err, lockoffload.ErrLost)
+		require.NotErrorIs(t, err, lockoffload.ErrOutcomeUnknown, "nothing is written")
+		require.Zero(t, r.reg.Versions(slot))
+	}
+}
