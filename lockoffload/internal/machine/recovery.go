@@ -80,7 +80,7 @@ func (m *Recovery) Step() (Verdict, error) {
 		return Sleep, nil
 	}
 	for ; m.paused && len(m.pieces) > 0 && len(m.Ops) < fullList; m.pieces = m.pieces[1:] {
-		m.unlock(m.pieces[0])
+		m.unlock(m.pieces[0], memory.LoadWord(m.Region, m.L.LockOff(m.pieces[0])))
 	}
 	if len(m.Ops) == 0 {
 		return Done, nil
@@ -97,7 +97,7 @@ func (m *Recovery) collect(slot int) {
 		if !m.agents && m.dropFirst(slot) {
 			m.pieces = append(m.pieces, slot)
 		} else {
-			m.unlock(slot)
+			m.unlock(slot, tag)
 		}
 	}
 	for i, theirs := range m.Readers {
@@ -112,9 +112,9 @@ func (m *Recovery) collect(slot int) {
 	}
 }
 
-func (m *Recovery) unlock(slot int) {
-	off := m.L.LockOff(slot)
-	m.cmpSwap(off, memory.LoadWord(m.Region, off), 0)
+// unlock gives a lock back, unless a client has taken one that was reserved for it meanwhile.
+func (m *Recovery) unlock(slot int, tag uint64) {
+	m.cmpSwap(m.L.LockOff(slot), tag, 0)
 	m.Freed++
 }
 

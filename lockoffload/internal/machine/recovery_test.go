@@ -87,6 +87,24 @@ func TestSessionsRecovery(t *testing.T) {
 	}
 }
 
+// A client may take a lock that an agent had reserved for it while the agent's locks are taken
+// back: then it is the client's.
+func TestAgentRecoveryBesideAClient(t *testing.T) {
+	b := newBenchOf(memory.Layout{Slots: 1, Size: 8, Clients: 4})
+	l, mem := &b.s.l, b.s.mem
+	taken := memory.MakeTag(1, 3, 1)
+	storeWord(mem, l.LockOff(0), memory.MakeTag(memory.AgentOwner, 1, memory.ReservedTag|1))
+	m := AgentRecovery(mem)
+	dead := m.Dead
+	m.Dead = func(identity uint64) bool { // right behind the look at the word
+		storeWord(mem, l.LockOff(0), taken)
+		return dead(identity)
+	}
+	_, err := b.run(t, m)
+	require.NoError(t, err)
+	require.Equal(t, taken, memory.LoadWord(mem, l.LockOff(0)))
+}
+
 // A list that is full does not have the recovery begin anew, nor what is behind it wait
 // for the end of the region.
 func TestRecoveryLooksOnce(t *testing.T) {
