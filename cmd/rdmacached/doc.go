@@ -103,7 +103,8 @@
 // an address (by default 127.0.0.1:11211), and is itself an RDMA client of a server. Hits of get, gets
 // and bget are READs; everything else is an RPC, a message to the server and its reply. A command that
 // takes longer than -timeout (by default a second) and an eighth of it ends with SERVER_ERROR. The proxy
-// reconnects to a server that comes back, but it does not start without one.
+// reconnects to a server that comes back, but it does not start without one. It cannot use a
+// cluster: for keys of other members it replies SERVER_ERROR.
 //
 //   - -from is the address of this host to connect from.
 //   - -tenant and -key (a file) authenticate the proxy to the server.
