@@ -86,12 +86,12 @@ func (c *Client) Touch(ctx context.Context, key []byte, ttl time.Duration) error
 
 // FlushAll removes all records. It waits until no client can READ any of them, a lease at most.
 func (c *Client) FlushAll(ctx context.Context) error {
-	return c.flush(ctx, 0)
+	return c.flush(ctx, &kv.Request{Op: kv.OpFlush}, 0)
 }
 
-// flush is FlushAll of a client that has the placement of an epoch.
-func (c *Client) flush(ctx context.Context, placement uint32) error {
-	_, err := c.change(ctx, "flush", &wire.Request{Placement: placement, Request: kv.Request{Op: kv.OpFlush}})
+// flush carries out a [kv.OpFlush] for a client that has the placement of an epoch.
+func (c *Client) flush(ctx context.Context, q *kv.Request, placement uint32) error {
+	_, err := c.change(ctx, "flush", &wire.Request{Placement: placement, Request: *q})
 	return err
 }
 

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/goverbs/goverbs/cache/kv"
 )
 
 // follow calls do with the routes, and again while it was not executed since keys or members move.
@@ -239,7 +241,11 @@ func (c *Cluster) TTL(ctx context.Context, key []byte) (v time.Duration, err err
 // FlushAll removes all records of all servers. The error joins the errors of the servers
 // that did not, or may not have done so.
 func (c *Cluster) FlushAll(ctx context.Context) error {
+	return c.flush(ctx, &kv.Request{Op: kv.OpFlush})
+}
+
+func (c *Cluster) flush(ctx context.Context, q *kv.Request) error {
 	return c.follow(ctx, func(r *routes) error {
-		return r.each(func(one *Client) error { return one.flush(ctx, r.epoch) })
+		return r.each(func(one *Client) error { return one.flush(ctx, q, r.epoch) })
 	})
 }

@@ -28,10 +28,29 @@ func (c *Client) Do(ctx context.Context, q *kv.Request) (kv.Reply, error) {
 	}
 	a, err := c.carryOut(ctx, "carry out", &wire.Request{Request: *q})
 	switch {
+	case errors.Is(err, ErrMoved):
 	case a.Status != 0:
 		return a.Reply, nil
 	case errors.Is(err, ErrTooLarge):
 		return kv.Reply{Status: kv.TooLarge}, nil
 	}
 	return kv.Reply{}, err
+}
+
+// Do carries out a request as [Client.Do] does, at the server that has the key; [kv.OpFlush] is for all servers.
+func (c *Cluster) Do(ctx context.Context, q *kv.Request) (a kv.Reply, err error) {
+	if q.Op == kv.OpFlush {
+		if err = c.flush(ctx, q); err == nil {
+			a.Status = kv.OK
+		}
+		return a, err
+	}
+	err = c.at(ctx, q.Key, func(one *Client) (err error) {
+		a, err = one.Do(ctx, q)
+		return err
+	})
+	if errors.Is(c.missed(err), ErrNotFound) && q.Op == kv.OpGet && q.Want == 0 {
+		return kv.Reply{Status: kv.NotFound}, nil
+	}
+	return a, err
 }

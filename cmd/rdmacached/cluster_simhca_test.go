@@ -3,9 +3,14 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/cache/gateway"
 	"github.com/goverbs/goverbs/internal/cachestatus"
 	"github.com/goverbs/goverbs/internal/testproc"
 )
@@ -135,6 +141,73 @@ func historyOperations() int64 {
 		return 500
 	}
 	return 20_000
+}
+
+// A proxy that names one member serves the keys of all, while one is drained.
+func TestFabricClusterProxy(t *testing.T) {
+	f := newFleet(t)
+	a, b := f.start("a", 31, 1), f.start("b", 32, 1)
+	for _, p := range []*process{a, b} {
+		p.until("both have shards", func(c *cachestatus.Cluster) bool { return len(c.Members) == 2 && c.Shards > 0 })
+	}
+	ctx, stop := context.WithCancel(f.ctx)
+	defer stop()
+	started, ended := make(chan *cache.Cluster, 1), make(chan error, 1)
+	c := proxyConfig{servers: a.address, listen: filepath.Join(t.TempDir(), "s"), timeout: 10 * time.Second}
+	go func() {
+		ended <- proxy(ctx, c, slog.New(slog.NewTextHandler(t.Output(), nil)), func(_ net.Addr, c *cache.Cluster, _ *gateway.Server) { started <- c })
+	}()
+	var client *cache.Cluster
+	select {
+	case client = <-started:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	nc, err := net.Dial("unix", c.listen)
+	require.NoError(t, err)
+	defer nc.Close()
+	require.NoError(t, nc.SetDeadline(time.Now().Add(2*time.Minute)))
+	in := bufio.NewReader(nc)
+	say := func(command string, reply ...string) {
+		t.Helper()
+		_, err := io.WriteString(nc, command+"\r\n")
+		require.NoError(t, err)
+		for _, want := range reply {
+			line, err := in.ReadString('\n')
+			require.NoError(t, err)
+			require.Equal(t, want+"\r\n", line)
+		}
+	}
+	const keys = 200
+	servers := make(map[string]bool)
+	for i := range keys {
+		key := fmt.Sprintf("key%d", i)
+		say("set "+key+" 7 0 4\r\nblue", "STORED")
+		servers[client.Server([]byte(key)).Address()] = true
+	}
+	require.Len(t, servers, 2)
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		b.drain()
+	}()
+	for over, n := false, 0; !over; n++ {
+		select {
+		case <-drained:
+			over = true
+		default:
+		}
+		for i := range keys {
+			say(fmt.Sprintf("get key%d", i), fmt.Sprintf("VALUE key%d 7 4", i), "blue", "END")
+			say(fmt.Sprintf("touch key%d 0", i), "TOUCHED")
+		}
+	}
+	say("flush_all", "OK")
+	for i := range keys {
+		say(fmt.Sprintf("get key%d", i), "END")
+	}
+	stop()
+	require.NoError(t, <-ended)
 }
 
 // A server that drains while etcd does not reply waits for it. A second signal ends the process at once.

@@ -100,19 +100,19 @@
 //	rdmacached proxy -server 10.77.0.2:7481 -listen /run/cache.sock
 //
 // A proxy speaks memcached's protocol for a program that knows nothing of RDMA, on a unix socket or
-// an address (by default 127.0.0.1:11211), and is itself an RDMA client of a server. Hits of get, gets
+// an address (by default 127.0.0.1:11211), and is itself an RDMA client of servers. Hits of get, gets
 // and bget are READs; everything else is an RPC, a message to the server and its reply. A command that
 // takes longer than -timeout (by default a second) and an eighth of it ends with SERVER_ERROR. The proxy
-// reconnects to a server that comes back, but it does not start without one. It cannot use a
-// cluster: for keys of other members it replies SERVER_ERROR.
+// reconnects to a server that comes back, but it does not start without one. With several servers, -server a,b,c,
+// each has a share of the keys: members of a cluster say which, and one of them is enough.
 //
 //   - -from is the address of this host to connect from.
-//   - -tenant and -key (a file) authenticate the proxy to the server.
-//   - -map limits the memory of its map. Other keys are looked up in the server's map by READ.
+//   - -tenant and -key (a file) authenticate the proxy to the servers.
+//   - -map limits the memory of the map of each server. Other keys are looked up in the server's map by READ.
 //   - -max is the longest item, like memcached's -I: a MiB by default, whatever "max_value" is.
 //   - -rdma rules out TCP. Without it, everything is an RPC by TCP where there is no RDMA.
 //   - -metrics is an address for Prometheus's /metrics, and for /healthz, which returns 503 without a
-//     connection to the server.
+//     connection to a server.
 //
 // # Security
 //

@@ -6,9 +6,11 @@ import (
 	"flag"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -24,7 +26,7 @@ import (
 
 // proxyConfig is a proxy's command line.
 type proxyConfig struct {
-	server  string
+	servers string // addresses, with commas between
 	listen  string
 	from    netip.Addr
 	timeout time.Duration
@@ -44,7 +46,7 @@ func (s *size) String() string { return strconv.Itoa(int(*s)) }
 func parseProxy(args []string, out io.Writer) (c proxyConfig, err error) {
 	fs := flag.NewFlagSet("rdmacached proxy", flag.ContinueOnError)
 	fs.SetOutput(out)
-	fs.StringVar(&c.server, "server", "", "the `address` of rdmacached for RDMA clients")
+	fs.StringVar(&c.servers, "server", "", "the `address` of rdmacached for RDMA clients; or several, a,b,c: of members of a cluster some, of other servers all")
 	fs.StringVar(&c.listen, "listen", "127.0.0.1:11211", "the `address`, or path of a unix socket, for memcached's protocol")
 	fs.TextVar(&c.from, "from", netip.Addr{}, "this host's `address` to connect from")
 	fs.DurationVar(&c.timeout, "timeout", time.Second, "how long a command waits for the server")
@@ -57,15 +59,15 @@ func parseProxy(args []string, out io.Writer) (c proxyConfig, err error) {
 	switch err := fs.Parse(args); {
 	case err != nil:
 		return c, err
-	case c.server == "" || fs.NArg() > 0 || c.timeout <= 0:
-		return c, errors.New("usage: rdmacached proxy -server address [-listen address] [-from address] [-timeout 1s] [-tenant name] [-key file] [-map size] [-max size] [-rdma] [-metrics address]")
+	case c.servers == "" || fs.NArg() > 0 || c.timeout <= 0:
+		return c, errors.New("usage: rdmacached proxy -server address[,address]... [-listen address] [-from address] [-timeout 1s] [-tenant name] [-key file] [-map size] [-max size] [-rdma] [-metrics address]")
 	}
 	return c, nil
 }
 
-// remote is a server that is far away, as a gateway's store.
+// remote is the servers that are far away, as a gateway's store.
 type remote struct {
-	client  *cache.Client
+	client  *cache.Cluster
 	timeout time.Duration
 	limit   atomic.Pointer[limit]
 }
@@ -77,8 +79,8 @@ type limit struct {
 	until   time.Time // commands may begin
 }
 
-// Do asks for as long as a client of memcached waits, or an eighth longer. While there is no server
-// commands fail after that, and find it when it is back.
+// Do asks for as long as a client of memcached waits, or an eighth longer. Commands for keys of a server
+// without a connection fail at once, until it is back.
 func (r *remote) Do(ctx context.Context, q *kv.Request) (kv.Reply, error) {
 	return r.client.Do(r.limited(ctx), q)
 }
@@ -98,21 +100,34 @@ func (r *remote) limited(ctx context.Context) context.Context {
 
 // StatLines returns what the client counts, among them what came by READ and what by a message.
 func (r *remote) StatLines() [][2]string {
-	n := r.client.Stats()
-	line := func(name string, v uint64) [2]string { return [2]string{name, strconv.FormatUint(v, 10)} }
-	connected := uint64(0)
-	if n.Transport == cache.RDMA {
-		connected = 1
+	var n cache.Stats
+	connected := 0
+	transports := make(map[string]bool)
+	for _, one := range r.client.Stats() {
+		if one.Connected {
+			transports[string(one.Transport)] = true
+		}
+		if one.Transport == cache.RDMA {
+			connected++
+		}
+		n.Hits += one.Hits
+		n.Probes += one.Probes
+		n.Reads += one.Reads
+		n.Calls += one.Calls
+		n.Sessions += one.Sessions
+		n.Entries += one.Entries
+		n.MapBytes += one.MapBytes
 	}
+	line := func(name string, v uint64) [2]string { return [2]string{name, strconv.FormatUint(v, 10)} }
 	return [][2]string{
-		{"transport", string(n.Transport)},
-		line("rdma_connected", connected), line("rdma_read_hits", n.Hits), line("rdma_probes", n.Probes), line("rdma_reads", n.Reads), line("rdma_calls", n.Calls),
+		{"transport", strings.Join(slices.Sorted(maps.Keys(transports)), ",")},
+		line("rdma_connected", uint64(connected)), line("rdma_read_hits", n.Hits), line("rdma_probes", n.Probes), line("rdma_reads", n.Reads), line("rdma_calls", n.Calls),
 		line("rdma_sessions", n.Sessions), line("rdma_map_entries", uint64(n.Entries)), line("rdma_map_bytes", uint64(n.MapBytes)),
 	}
 }
 
 // proxy serves until ctx ends. started is called when it listens; it may be nil.
-func proxy(ctx context.Context, c proxyConfig, log *slog.Logger, started func(net.Addr, *cache.Client, *gateway.Server)) (err error) {
+func proxy(ctx context.Context, c proxyConfig, log *slog.Logger, started func(net.Addr, *cache.Cluster, *gateway.Server)) (err error) {
 	cfg := cache.Config{Logger: log, Tenant: c.tenant, MapBytes: int(c.mapSize), RequireRDMA: c.rdma}
 	if c.key != "" {
 		if cfg.Key, err = readKey(c.key); err != nil {
@@ -122,7 +137,7 @@ func proxy(ctx context.Context, c proxyConfig, log *slog.Logger, started func(ne
 	if c.from.IsValid() {
 		cfg.Dialer = &net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(c.from, 0))}
 	}
-	client, err := cache.Dial(ctx, c.server, cfg)
+	client, err := cache.DialCluster(ctx, strings.Split(c.servers, ","), cache.ClusterConfig{Config: cfg})
 	if err != nil {
 		return err
 	}
@@ -152,7 +167,7 @@ func proxy(ctx context.Context, c proxyConfig, log *slog.Logger, started func(ne
 	if started != nil {
 		started(l.Addr(), client, g)
 	}
-	log.Info("serving", "address", l.Addr().String(), "server", c.server)
+	log.Info("serving", "address", l.Addr().String(), "server", c.servers)
 	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
 		log.Warn("systemd was not told", "error", err)
 	}

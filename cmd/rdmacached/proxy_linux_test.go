@@ -33,14 +33,14 @@ func TestProxy(t *testing.T) {
 		return `{"listen": "` + at + `", "memory": "8MiB", "lease": "1s", "key": "` + key + `"}`
 	}
 	d, end := begin(t, text(netip.AddrPortFrom(ends[1].Addr, 0).String()))
-	c := proxyConfig{server: d.cache.Addr().String(), listen: filepath.Join(t.TempDir(), "s"), from: ends[0].Addr, timeout: 300 * time.Millisecond, key: key, rdma: true}
+	c := proxyConfig{servers: d.cache.Addr().String(), listen: filepath.Join(t.TempDir(), "s"), from: ends[0].Addr, timeout: 300 * time.Millisecond, key: key, rdma: true}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	var client *cache.Client
+	var client *cache.Cluster
 	var g *gateway.Server
 	started, ended := make(chan bool), make(chan error, 1)
 	go func() {
-		ended <- proxy(ctx, c, slog.New(slog.NewTextHandler(t.Output(), nil)), func(_ net.Addr, c *cache.Client, s *gateway.Server) { client, g = c, s; close(started) })
+		ended <- proxy(ctx, c, slog.New(slog.NewTextHandler(t.Output(), nil)), func(_ net.Addr, c *cache.Cluster, s *gateway.Server) { client, g = c, s; close(started) })
 	}()
 	select {
 	case <-started:
@@ -66,10 +66,10 @@ func TestProxy(t *testing.T) {
 		}
 	}
 	require.Equal(t, "STORED\r\n", say("set a 5 0 4\r\nblue"))
-	require.Eventually(t, func() bool { return client.Stats().Whole && client.Stats().Entries == 1 }, time.Minute, time.Millisecond)
-	before := client.Stats()
+	require.Eventually(t, func() bool { return client.Stats()[0].Whole && client.Stats()[0].Entries == 1 }, time.Minute, time.Millisecond)
+	before := client.Stats()[0]
 	require.Equal(t, "VALUE a 5 4\r\nblue\r\nEND\r\n", say("get a"))
-	after := client.Stats()
+	after := client.Stats()[0]
 	require.Equal(t, before.Hits+1, after.Hits)
 	require.Equal(t, before.Calls, after.Calls, "no message")
 	require.Equal(t, "END\r\n", say("get none"))
@@ -88,7 +88,7 @@ func TestProxy(t *testing.T) {
 	}
 	code, metrics := ask("/metrics")
 	require.Equal(t, http.StatusOK, code)
-	of := `{server="` + c.server + `"`
+	of := `{server="` + c.servers + `"`
 	for _, line := range []string{"read_hits_total" + of + "} 1", "transport" + of + `,transport="RDMA"} 1`, "sessions_total" + of + "} 1", "probes_total" + of + "} 0"} {
 		require.Contains(t, metrics, "\ncache_client_"+line+"\n")
 	}
@@ -103,8 +103,8 @@ func TestProxy(t *testing.T) {
 	}
 	code, _ = ask("/healthz")
 	require.Equal(t, http.StatusServiceUnavailable, code)
-	d, _ = begin(t, text(c.server))
-	require.Equal(t, c.server, d.cache.Addr().String())
+	d, _ = begin(t, text(c.servers))
+	require.Equal(t, c.servers, d.cache.Addr().String())
 	require.Eventually(t, func() bool { return say("set n 0 0 1\r\n9") == "STORED\r\n" }, time.Minute, time.Millisecond)
 	require.Equal(t, "VALUE n 0 1\r\n9\r\nEND\r\n", say("get n"))
 	stop()

@@ -35,7 +35,7 @@ func TestProxyWithAnEmptyKey(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("\n"), 0o600))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorContains(t, proxy(ctx, proxyConfig{server: "127.0.0.1:1", key: file}, slog.New(slog.DiscardHandler), nil), "no key")
+	require.ErrorContains(t, proxy(ctx, proxyConfig{servers: "127.0.0.1:1", key: file}, slog.New(slog.DiscardHandler), nil), "no key")
 }
 
 // Commands have at least the timeout and at most an eighth more, also if they share a context.

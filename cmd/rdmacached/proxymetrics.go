@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -14,15 +15,15 @@ import (
 	"github.com/goverbs/goverbs/cache/gateway"
 )
 
-// proxyWeb serves Prometheus, and requests for the health of the connection to the server.
-func proxyWeb(client *cache.Client, g *gateway.Server, log *slog.Logger) http.Handler {
+// proxyWeb serves Prometheus, and requests for the health of the connections to the servers.
+func proxyWeb(client *cache.Cluster, g *gateway.Server, log *slog.Logger) http.Handler {
 	r := prometheus.NewRegistry()
-	r.MustRegister(cacheprom.New(client), gatewayCollector(g), shortages(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(cacheprom.NewCluster(client), gatewayCollector(g), shortages(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(r, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
-		if !client.Stats().Connected {
-			http.Error(w, "no connection to the server", http.StatusServiceUnavailable)
+		if !slices.ContainsFunc(client.Stats(), func(s cache.ServerStats) bool { return s.Connected }) {
+			http.Error(w, "no connection to a server", http.StatusServiceUnavailable)
 			return
 		}
 		if _, err := fmt.Fprintln(w, "ok"); err != nil {
