@@ -13,9 +13,6 @@ import (
 	"github.com/goverbs/goverbs/internal/cachestatus"
 )
 
-// interval is the time of a row in the cluster's table.
-const interval = 250 * time.Millisecond
-
 // counts are of what the load has done.
 type counts struct{ ops, misses, failed int }
 
@@ -85,14 +82,9 @@ type scene struct {
 	lossless bool // nothing may be missed, and nothing may fail
 }
 
-// showCluster is the third act: three servers share the keys of one cache, by way of etcd. Under load one joins, one is
+// show is the third act: three servers share the keys of one cache, by way of etcd. Under load one joins, one is
 // drained, one is killed, and comes back.
-func showCluster(ctx context.Context, hosts []string) error {
-	c, err := muster(ctx, hosts)
-	if err != nil {
-		return err
-	}
-	defer c.close()
+func (c *crew) show(ctx context.Context) (err error) {
 	one, two, three := c.all[0], c.all[1], c.all[2]
 	begin := func(m *member, members int) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -117,7 +109,7 @@ func showCluster(ctx context.Context, hosts []string) error {
 			return err
 		}
 	}
-	fmt.Printf("\na cluster on etcd with a TTL of 1 s, %d goroutines that read and update; %d ms in a row:\n", workers, interval/time.Millisecond)
+	fmt.Printf("\na cluster on etcd with a TTL of %v, %d goroutines that read and update; %v in a row:\n", c.ttl, workers, c.interval)
 	fmt.Println("     s    op/s   misses   failed     shards of a     b     c")
 	t := &clusterTable{load: l, crew: c, begun: time.Now()}
 	loading, stop := context.WithCancel(ctx)
@@ -125,11 +117,11 @@ func showCluster(ctx context.Context, hosts []string) error {
 	defer l.running.Wait()
 	defer stop()
 	for _, s := range []scene{
-		{"two servers", func(context.Context) error { time.Sleep(2 * interval); return nil }, true},
+		{"two servers", func(context.Context) error { time.Sleep(2 * c.interval); return nil }, true},
 		{"server c joins: it copies its records before it serves them", begin(three, 3), true},
-		{"server b is drained by SIGTERM: it hands over its records", func(context.Context) error { return two.drain() }, true},
-		{"server c is killed: server a takes over its keys, without records", func(ctx context.Context) error {
-			return errors.Join(three.kill(), one.settled(ctx, 1))
+		{"server b is drained by SIGTERM: it hands over its records", two.drain, true},
+		{"server c " + c.death + ": server a takes over its keys, without records", func(ctx context.Context) error {
+			return errors.Join(three.place.kill(ctx), one.settled(ctx, 1))
 		}, false},
 		{"server c is back, and gets its share with the records", begin(three, 2), false},
 	} {
@@ -155,7 +147,7 @@ func (t *clusterTable) play(ctx context.Context, s scene) error {
 	go func() { done <- s.do(ctx) }()
 	var sum counts
 	for over := false; !over; {
-		time.Sleep(interval)
+		time.Sleep(t.crew.interval)
 		select {
 		case err := <-done:
 			if err != nil {
@@ -170,7 +162,7 @@ func (t *clusterTable) play(ctx context.Context, s scene) error {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%6.1f %7.0f %8d %8d %15s %5s %5s\n", time.Since(t.begun).Seconds(), float64(n.ops)/interval.Seconds(), n.misses, n.failed,
+		fmt.Printf("%6.1f %7.0f %8d %8d %15s %5s %5s\n", time.Since(t.begun).Seconds(), float64(n.ops)/t.crew.interval.Seconds(), n.misses, n.failed,
 			shards(known, "a"), shards(known, "b"), shards(known, "c"))
 	}
 	t.load.mu.Lock()

@@ -27,6 +27,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/goverbs/goverbs/ci/etcd"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -54,7 +55,24 @@ func run(ctx context.Context) error {
 	case len(os.Args) == 3 && os.Args[1] == "cache":
 		return serveCache(ctx, os.Args[2])
 	case len(os.Args) == 5 && os.Args[1] == "cluster":
-		return showCluster(ctx, os.Args[2:])
+		c, stop, err := localCrew(ctx, os.Args[2:])
+		if err != nil {
+			return err
+		}
+		defer stop()
+		return c.show(ctx)
+	case len(os.Args) == 2 && os.Args[1] == "cluster":
+		c, err := labCrew(ctx)
+		if err != nil {
+			return err
+		}
+		return c.show(ctx)
+	case len(os.Args) == 2 && os.Args[1] == "etcd": // where the hosts of the lab, which have no network, find it
+		path, err := etcd.Path(ctx)
+		if err == nil {
+			fmt.Println(path)
+		}
+		return err
 	case len(os.Args) == 2 && os.Args[1] == "server", len(os.Args) == 1 && os.Getenv("LAB_HOST") == "1":
 		role = "server"
 	case len(os.Args) == 3 && (os.Args[1] == "server" || os.Args[1] == "client"):

@@ -2,59 +2,49 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
-	"github.com/goverbs/goverbs/ci/etcd"
 	"github.com/goverbs/goverbs/internal/cachestatus"
 )
 
-// crew is an etcd, and servers that are members of a cluster, each a process of rdmacached.
+// crew is the members of a cluster, and what they have in common.
 type crew struct {
-	folder string
-	etcd   []*etcd.Server
-	all    []*member
+	folder   string   // of their configurations
+	etcd     []string // URLs
+	ttl      time.Duration
+	patience time.Duration // limit for a start, and for all to have their shares
+	interval time.Duration // of a row in the table
+	death    string        // what a place's kill is to a member
+	all      []*member
 }
 
-// member is one of the servers. Its process is nil before it begins, and after it has ended.
+// member is a server of the cluster, a process of rdmacached.
 type member struct {
 	*crew
 	id, host string
-	process  *process
+	place    place
+	ended    <-chan error // how the process has ended, once, and closed then
 }
 
-// muster starts etcd. No server has begun yet.
-func muster(ctx context.Context, hosts []string) (*crew, error) {
-	folder, err := os.MkdirTemp("", "demo-")
-	if err != nil {
-		return nil, err
-	}
-	c := &crew{folder: folder}
-	for i, host := range hosts {
-		c.all = append(c.all, &member{crew: c, id: string(rune('a' + i)), host: host})
-	}
-	if c.etcd, err = etcd.Run(ctx, filepath.Join(folder, "etcd"), io.Discard, 1); err != nil {
-		c.close()
-		return nil, err
-	}
-	return c, nil
+// place is where a member runs: this machine, or a host of the lab.
+type place interface {
+	// run starts a program. The channel has how it ends, once, and is closed then.
+	run(ctx context.Context, argv ...string) (ended <-chan error, err error)
+	// terminate sends the program SIGTERM.
+	terminate(ctx context.Context) error
+	// kill ends the program without a word, and the host with it if that is a virtual one.
+	// The next run finds the host as after a power failure.
+	kill(ctx context.Context) error
 }
 
-func (c *crew) close() {
-	for _, m := range c.all {
-		if m.process != nil {
-			_ = m.process.kill()
-		}
-	}
-	for _, e := range c.etcd {
-		e.Close()
-	}
-	_ = os.RemoveAll(c.folder)
+// add adds a member that has not begun.
+func (c *crew) add(host string, at place) {
+	c.all = append(c.all, &member{crew: c, id: string(rune('a' + len(c.all))), host: host, place: at})
 }
 
 func (m *member) address() string { return net.JoinHostPort(m.host, "7481") }
@@ -62,41 +52,40 @@ func (m *member) metrics() string { return net.JoinHostPort(m.host, "9481") }
 
 // begin starts the server, which joins the others.
 func (m *member) begin(ctx context.Context) error {
+	urls, err := json.Marshal(m.etcd)
+	if err != nil {
+		return err
+	}
 	config := fmt.Appendf(nil, `{"listen": %q, "memory": "16MiB", "metrics": %q, "log": "error",
-		"cluster": {"name": "demo", "id": %q, "etcd": [%q], "advertise": %[1]q, "ttl": "1s"}}`, m.address(), m.metrics(), m.id, m.etcd[0].URL)
+		"cluster": {"name": "demo", "id": %q, "etcd": %s, "advertise": %[1]q, "ttl": "%[5]v"}}`, m.address(), m.metrics(), m.id, urls, m.ttl)
 	file := filepath.Join(m.folder, m.id+".json")
 	if err := os.WriteFile(file, config, 0o600); err != nil {
 		return err
 	}
 	program := filepath.Join(filepath.Dir(os.Args[0]), "rdmacached")
-	var err error
-	m.process, err = start(ctx, m.metrics(), listens, "env", "SIMHCA_ADDRESS="+m.host, program, "-config", file)
-	return err
-}
-
-// drain ends the server by SIGTERM, and waits until it has handed over all its records.
-func (m *member) drain() error {
-	p := m.process
-	m.process = nil
-	if err := p.Signal(syscall.SIGTERM); err != nil {
+	if m.ended, err = m.place.run(ctx, program, "-config", file); err != nil {
 		return err
 	}
-	if err := <-p.ended; err != nil {
+	if err := await(ctx, m.patience, m.metrics(), listens, m.ended); err != nil {
 		return fmt.Errorf("server %s: %w", m.id, err)
 	}
 	return nil
 }
 
-// kill ends the server as a power failure does.
-func (m *member) kill() error {
-	p := m.process
-	m.process = nil
-	return p.kill()
+// drain ends the server by SIGTERM, and waits until it has handed over all its records.
+func (m *member) drain(ctx context.Context) error {
+	if err := m.place.terminate(ctx); err != nil {
+		return err
+	}
+	if err := <-m.ended; err != nil {
+		return fmt.Errorf("server %s: %w", m.id, err)
+	}
+	return nil
 }
 
 // settled waits until there are so many members, and each has its share.
 func (m *member) settled(ctx context.Context, members int) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, m.patience)
 	defer cancel()
-	return cachestatus.Settled(ctx, m.metrics(), members, m.process.ended)
+	return cachestatus.Settled(ctx, m.metrics(), members, m.ended)
 }

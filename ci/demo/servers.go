@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -155,20 +156,41 @@ type process struct {
 
 // start starts a process, and waits until it is ready at its address.
 func start(ctx context.Context, at string, ready func(ctx context.Context, at string) error, program string, args ...string) (*process, error) {
+	p, err := launch(ctx, program, args...)
+	if err != nil {
+		return nil, err
+	}
+	if err := await(ctx, 20*time.Second, at, ready, p.ended); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", program, err), p.kill())
+	}
+	return p, nil
+}
+
+// launch starts a process.
+func launch(ctx context.Context, program string, args ...string) (*process, error) {
 	c := exec.CommandContext(ctx, program, args...)
 	c.Stderr = os.Stderr
 	ended, err := testproc.Start(c)
 	if err != nil {
 		return nil, err
 	}
-	p := &process{c.Process, ended}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	return &process{c.Process, ended}, nil
+}
+
+// await waits until a process is ready at its address. It returns an error when the process has ended.
+func await(ctx context.Context, limit time.Duration, at string, ready func(ctx context.Context, at string) error, ended <-chan error) error {
+	for end := time.Now().Add(limit); ; {
 		err := ready(ctx, at)
 		if err == nil {
-			return p, nil
+			return nil
 		}
 		if ctx.Err() != nil || time.Now().After(end) {
-			return nil, errors.Join(fmt.Errorf("%s is not ready: %w", program, err), p.kill())
+			return fmt.Errorf("it is not ready: %w", err)
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case err := <-ended:
+			return fmt.Errorf("it has ended: %w", cmp.Or(err, io.EOF))
 		}
 	}
 }

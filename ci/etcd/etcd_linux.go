@@ -80,16 +80,13 @@ func run(ctx context.Context, folder string, out io.Writer, scheme string, membe
 	if err != nil {
 		return nil, err
 	}
-	var cluster []string
+	var clients, peers []string
 	for i := range members {
-		cluster = append(cluster, fmt.Sprintf("%c=http://%s", 'a'+i, addresses[members+i]))
+		clients, peers = append(clients, scheme+"://"+addresses[i]), append(peers, "http://"+addresses[members+i])
 	}
 	for i := range members {
-		name, url, peer := string(rune('a'+i)), scheme+"://"+addresses[i], "http://"+addresses[members+i]
-		s := &Server{URL: url, data: filepath.Join(folder, name)}
-		s.cmd = exec.Command(path, append([]string{"--name", name, "--data-dir", s.data,
-			"--listen-client-urls", url, "--advertise-client-urls", url, "--listen-peer-urls", peer,
-			"--initial-advertise-peer-urls", peer, "--initial-cluster", strings.Join(cluster, ",")}, args...)...)
+		s := &Server{URL: clients[i], data: data(folder, i)}
+		s.cmd = exec.Command(path, append(Args(i, folder, clients, peers), args...)...)
 		s.cmd.Stdout, s.cmd.Stderr = out, out
 		if s.ended, err = testproc.Start(s.cmd); err != nil {
 			return all, fmt.Errorf("etcd: %w", err)
@@ -103,6 +100,21 @@ func run(ctx context.Context, folder string, out io.Writer, scheme string, membe
 	}
 	return all, nil
 }
+
+// Args returns the arguments of the i-th member of an etcd with its data in a folder. All members have URLs for clients
+// and for each other.
+func Args(i int, folder string, clients, peers []string) []string {
+	var cluster []string
+	for j, peer := range peers {
+		cluster = append(cluster, name(j)+"="+peer)
+	}
+	return []string{"--name", name(i), "--data-dir", data(folder, i),
+		"--listen-client-urls", clients[i], "--advertise-client-urls", clients[i], "--listen-peer-urls", peers[i],
+		"--initial-advertise-peer-urls", peers[i], "--initial-cluster", strings.Join(cluster, ",")}
+}
+
+func name(i int) string                { return string(rune('a' + i)) }
+func data(folder string, i int) string { return filepath.Join(folder, name(i)) }
 
 // wait waits until the server replies.
 func (s *Server) wait() error {
@@ -178,7 +190,7 @@ func (s *Server) Signal(signal syscall.Signal) error { return s.cmd.Process.Sign
 
 // Leads reports whether the server is the leader of its etcd.
 func (s *Server) Leads() bool {
-	b, err := s.get("/metrics")
+	b, err := get(s.URL + "/metrics")
 	return err == nil && bytes.Contains(b, []byte("\netcd_server_is_leader 1\n"))
 }
 
@@ -191,14 +203,19 @@ func (s *Server) healthy() error {
 		}
 		return err
 	}
-	_, err := s.get("/health")
+	return Healthy(s.URL)
+}
+
+// Healthy returns why the etcd at a URL does not serve.
+func Healthy(url string) error {
+	_, err := get(url + "/health")
 	return err
 }
 
-// get returns what the server replies at a path.
-func (s *Server) get(path string) ([]byte, error) {
+// get returns what a server replies.
+func get(url string) ([]byte, error) {
 	client := http.Client{Timeout: time.Second}
-	r, err := client.Get(s.URL + path)
+	r, err := client.Get(url)
 	if err != nil {
 		return nil, err
 	}
