@@ -14,7 +14,7 @@ LAB     := build/rxelab
 DEVICE  := $(or $(RDMA_DEVICE),$(firstword $(notdir $(wildcard /sys/class/infiniband/*))))
 
 PACKAGES := gcc libc6-dev libibverbs-dev librdmacm-dev ibverbs-providers rdma-core rdmacm-utils ibverbs-utils perftest iproute2 kmod \
-	ca-certificates memcached $(if $(DEVICE),,qemu-system-x86 xz-utils)
+	ca-certificates memcached $(if $(if $(CLUSTER),,$(DEVICE)),,qemu-system-x86 xz-utils)
 
 .PHONY: all setup lint unit simhca simulated simulated-newer simulated-preloaded simulated-fabric simulated-ucx sanitized headers device report test compat mutate torture soak demo bench lab deb sbom clean
 
@@ -137,13 +137,19 @@ soak: setup
 	@$(RUN) -soak $(SOAK) -only 'guest-13|simulated'
 
 # Two hosts, one of which serves its memory to the other, and then a cache. With SIM=1 they are
-# processes on simulated devices, and a cluster of servers on an etcd follows.
+# processes on simulated devices, and a cluster of servers on an etcd follows. With CLUSTER=1 that
+# cluster is on three hosts, which have nothing else to do: emulated, they take minutes.
 demo: $(if $(SIM),setup build/simhca.so,$(LAB))
-	@$(GO) build -o build/ ./ci/demo $(if $(SIM),./cmd/rdmacached)
-ifeq ($(SIM)$(DEVICE),)
-	$(LAB) -topo hosts=2 -all -- "$(CURDIR)/build/demo"
+	@$(GO) build -o build/ ./ci/demo $(if $(SIM)$(CLUSTER),./cmd/rdmacached)
+ifneq ($(SIM),)
+	@sh ci/demo/local.sh simulated
+else ifneq ($(CLUSTER),)
+	@rm -rf build/disks
+	ETCD=$$(build/demo etcd) && export ETCD && $(LAB) -topo hosts=3 -artifacts build/disks -- "$(CURDIR)/build/demo" cluster
+else ifneq ($(DEVICE),)
+	@sh ci/demo/local.sh
 else
-	@sh ci/demo/local.sh $(if $(SIM),simulated)
+	$(LAB) -topo hosts=2 -all -- "$(CURDIR)/build/demo"
 endif
 
 # What lockoffload's locks stand beside. redis-tools has the server's program;

@@ -24,9 +24,9 @@ func localCrew(ctx context.Context, hosts []string) (c *crew, stop func(), err e
 		return nil, nil, errors.Join(err, os.RemoveAll(folder))
 	}
 	c = &crew{folder: folder, etcd: []string{servers[0].URL}, ttl: time.Second, patience: 20 * time.Second, interval: 250 * time.Millisecond,
-		death: "is killed"}
+		pause: time.Millisecond, death: "is killed"}
 	for _, host := range hosts {
-		c.add(host, &local{host: host})
+		c.add(host, 1, &local{host: host})
 	}
 	return c, func() {
 		for _, m := range c.all {

@@ -3,14 +3,13 @@
 // without the first one's program running, and does the same over TCP for
 // comparison. Then one has two servers of a cache, and the other a service that reads
 // through them by RDMA under load, in turns with memcached over TCP, while one server is
-// killed and comes back: a live table shows both. With simulated devices a third act follows: a
-// cluster of three servers on an etcd, of which one joins, one is drained, one is killed and comes
-// back under load.
+// killed and comes back: a live table shows both. A third act is a cluster of three servers on
+// an etcd, of which one joins, one is drained, one is killed and comes back under load.
 //
 //	make demo
 //
-// runs it on two virtual hosts with Soft-RoCE, "make demo SIM=1" in two processes with
-// simulated devices. By hand: "demo server" on one machine, "demo client 10.0.0.1" on another.
+// runs it on two virtual hosts with Soft-RoCE, without the third act, "make demo CLUSTER=1" that act
+// on three, and "make demo SIM=1" all in processes with simulated devices. By hand: "demo server" on one machine, "demo client 10.0.0.1" on another.
 package main
 
 import (

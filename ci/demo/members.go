@@ -19,6 +19,7 @@ type crew struct {
 	ttl      time.Duration
 	patience time.Duration // limit for a start, and for all to have their shares
 	interval time.Duration // of a row in the table
+	pause    time.Duration // of the load: servers run on the same processors
 	death    string        // what a place's kill is to a member
 	all      []*member
 }
@@ -28,6 +29,7 @@ type member struct {
 	*crew
 	id, host string
 	place    place
+	weight   int
 	ended    <-chan error // how the process has ended, once, and closed then
 }
 
@@ -43,8 +45,8 @@ type place interface {
 }
 
 // add adds a member that has not begun.
-func (c *crew) add(host string, at place) {
-	c.all = append(c.all, &member{crew: c, id: string(rune('a' + len(c.all))), host: host, place: at})
+func (c *crew) add(host string, weight int, at place) {
+	c.all = append(c.all, &member{crew: c, id: string(rune('a' + len(c.all))), host: host, weight: weight, place: at})
 }
 
 func (m *member) address() string { return net.JoinHostPort(m.host, "7481") }
@@ -57,7 +59,7 @@ func (m *member) begin(ctx context.Context) error {
 		return err
 	}
 	config := fmt.Appendf(nil, `{"listen": %q, "memory": "16MiB", "metrics": %q, "log": "error",
-		"cluster": {"name": "demo", "id": %q, "etcd": %s, "advertise": %[1]q, "ttl": "%[5]v"}}`, m.address(), m.metrics(), m.id, urls, m.ttl)
+		"cluster": {"name": "demo", "id": %q, "etcd": %s, "advertise": %[1]q, "ttl": "%[5]v", "weight": %d}}`, m.address(), m.metrics(), m.id, urls, m.ttl, m.weight)
 	file := filepath.Join(m.folder, m.id+".json")
 	if err := os.WriteFile(file, config, 0o600); err != nil {
 		return err
