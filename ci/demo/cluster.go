@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -179,7 +180,7 @@ func (t *clusterTable) play(ctx context.Context, s scene) error {
 	}
 	fmt.Println(text)
 	if s.lossless && sum.misses+sum.failed > 0 {
-		return fmt.Errorf("%s: %d misses, %d failed, the last with: %w", s.text, sum.misses, sum.failed, failure)
+		return fmt.Errorf("%s: %d misses, %d failed, the last with: %w", s.text, sum.misses, sum.failed, cmp.Or(failure, cache.ErrNotFound))
 	}
 	return nil
 }
