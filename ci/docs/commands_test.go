@@ -71,7 +71,7 @@ type act struct {
 	commands []string
 	script   string   // if not the commands themselves
 	want     []string // in what it prints
-	long     bool     // it compiles for minutes: not with -short
+	long     bool     // it takes minutes: not with -short
 }
 
 // In scripts $rxelab is the launcher, $etcd that program, $proxy a module proxy that has goverbs, $tmp a folder for
@@ -81,6 +81,12 @@ var acts = []act{
 		name:     "demo",
 		commands: []string{"make demo"},
 		want:     []string{"WRITE and READ back", "server 2 is back", "by RDMA: "},
+	},
+	{
+		name:     "demo of a cluster",
+		commands: []string{"make demo CLUSTER=1"},
+		want:     []string{"server c is back"},
+		long:     true,
 	},
 	{
 		name: "fan-out",
@@ -282,7 +288,7 @@ func TestCommandsRun(t *testing.T) {
 	for _, a := range acts {
 		t.Run(a.name, func(t *testing.T) {
 			if a.long && testing.Short() {
-				t.Skip("compiles for minutes: make torture runs it")
+				t.Skip("takes minutes: make torture runs it")
 			}
 			// None takes a minute, on most machines; one that hangs is to say where.
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
