@@ -24,6 +24,7 @@ var elsewhere = map[string]string{
 	"make mutate":             "minutes: ci/mutate has tests of its own",
 	"make torture":            "hours: make test, for longer",
 	"make torture MINUTES=30": "half an hour: ci/runtests has tests of its own",
+	"make demo CLUSTER=1":     "minutes, and many beside other jobs: ci/demo has tests of its parts, and the job simulated-demo the same scenes",
 	"make soak":               "hours: make test's device tests, again and again",
 	"make bench SUITE=verbs":  "an hour: ci/bench has tests of its own",
 	"go run golang.org/x/perf/cmd/benchstat@latest -col /side build/bench/verbs.txt":    "needs the network and a benchmark's result",
@@ -71,7 +72,7 @@ type act struct {
 	commands []string
 	script   string   // if not the commands themselves
 	want     []string // in what it prints
-	long     bool     // it takes minutes: not with -short
+	long     bool     // it compiles for minutes: not with -short
 }
 
 // In scripts $rxelab is the launcher, $etcd that program, $proxy a module proxy that has goverbs, $tmp a folder for
@@ -81,12 +82,6 @@ var acts = []act{
 		name:     "demo",
 		commands: []string{"make demo"},
 		want:     []string{"WRITE and READ back", "server 2 is back", "by RDMA: "},
-	},
-	{
-		name:     "demo of a cluster",
-		commands: []string{"make demo CLUSTER=1"},
-		want:     []string{"server c is back"},
-		long:     true,
 	},
 	{
 		name: "fan-out",
@@ -288,7 +283,7 @@ func TestCommandsRun(t *testing.T) {
 	for _, a := range acts {
 		t.Run(a.name, func(t *testing.T) {
 			if a.long && testing.Short() {
-				t.Skip("takes minutes: make torture runs it")
+				t.Skip("compiles for minutes: make torture runs it")
 			}
 			// None takes a minute, on most machines; one that hangs is to say where.
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)

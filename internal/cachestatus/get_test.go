@@ -25,6 +25,24 @@ func serve(t *testing.T, said ...*Cluster) string {
 	return strings.TrimPrefix(s.URL, "http://")
 }
 
+// A daemon that replies slowly has most of the time for its clients.
+func TestSettledAsksASlowDaemonSeldom(t *testing.T) {
+	const slow = 10 * time.Millisecond
+	var asked atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(slow)
+		said := &Cluster{State: "joining"}
+		if asked.Add(1) == 3 {
+			said = &Cluster{State: "member"}
+		}
+		_ = json.NewEncoder(w).Encode(Status{Listens: "10.77.0.2:7481", Cluster: said})
+	}))
+	defer s.Close()
+	begun := time.Now()
+	require.NoError(t, Settled(t.Context(), strings.TrimPrefix(s.URL, "http://"), 0, nil))
+	require.GreaterOrEqual(t, time.Since(begun), 2*10*slow)
+}
+
 func TestSettled(t *testing.T) {
 	two := make([]Member, 2)
 	unsettled := []*Cluster{
