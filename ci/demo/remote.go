@@ -25,7 +25,7 @@ func labCrew(ctx context.Context) (*crew, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &crew{folder: folder, ttl: 5 * time.Second, patience: 2 * time.Minute, interval: time.Second,
+	c := &crew{folder: folder, ttl: 5 * time.Second, patience: 3 * time.Minute, interval: time.Second,
 		pause: 100 * time.Millisecond, death: "and its host lose power, and etcd a member"}
 	var clients, peers []string
 	for _, a := range lab.Addrs()[:3] {
@@ -41,7 +41,7 @@ func labCrew(ctx context.Context) (*crew, error) {
 		r.boot(ctx)
 		weight := 1
 		if i == 0 {
-			weight = 16 // few shards move: emulated hosts take a second for 32, and rest three
+			weight = 8 // few shards move: emulated hosts take a second for 32, and rest three
 		}
 		c.add(a.String(), weight, r)
 	}
