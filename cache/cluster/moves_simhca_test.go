@@ -104,12 +104,13 @@ func TestSimulatedMovesRest(t *testing.T) {
 // gate passes connections on until it is shut, and then keeps them.
 type gate struct {
 	address string
+	to      atomic.Pointer[string] // where connections go
 	mu      sync.Mutex
 	closed  chan struct{} // while it is open
 }
 
-// gateTo returns an open gate to an address that is set later.
-func gateTo(t *testing.T, to *string) *gate {
+// newGate returns an open gate. It has to be set where connections go.
+func newGate(t *testing.T) *gate {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -122,7 +123,7 @@ func gateTo(t *testing.T, to *string) *gate {
 			if err != nil {
 				return
 			}
-			far, err := net.Dial("tcp", *to)
+			far, err := net.Dial("tcp", *g.to.Load())
 			if err != nil {
 				near.Close()
 				continue
@@ -161,10 +162,13 @@ func (g *gate) shut() (open func()) {
 // A member that cannot reach the owner of most of its shards gets those of others meanwhile.
 func TestSimulatedOwnerOutOfReach(t *testing.T) {
 	r := newRig(t)
-	var behind string
-	g := gateTo(t, &behind)
+	g := newGate(t)
 	r.names = []string{g.address}
-	a := r.start("a", "127.0.0.1:0", heavy, func(cfg *cluster.Config) { behind, cfg.Advertise = cfg.Advertise, g.address })
+	a := r.start("a", "127.0.0.1:0", heavy, func(cfg *cluster.Config) {
+		behind := cfg.Advertise
+		g.to.Store(&behind)
+		cfg.Advertise = g.address
+	})
 	r.names = nil
 	a.owns(shards)
 	d := r.start("d", "127.0.0.1:0", 1)
