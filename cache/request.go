@@ -49,8 +49,5 @@ func (c *Cluster) Do(ctx context.Context, q *kv.Request) (a kv.Reply, err error)
 		a, err = one.Do(ctx, q)
 		return err
 	})
-	if errors.Is(c.missed(err), ErrNotFound) && q.Op == kv.OpGet && q.Want == 0 {
-		return kv.Reply{Status: kv.NotFound}, nil
-	}
 	return a, err
 }
