@@ -147,11 +147,18 @@ func (r *rig) connect(qp *verbs.QP) (*lockoffload.Session, lockoffload.SessionIn
 
 func (r *rig) client(retry lockoffload.Retry) (*lockoffload.Client, *lockoffload.Session) {
 	r.t.Helper()
+	c, s, _ := r.clientOn(retry)
+	return c, s
+}
+
+// clientOn returns the client's queue pair too.
+func (r *rig) clientOn(retry lockoffload.Retry) (*lockoffload.Client, *lockoffload.Session, *verbs.QP) {
+	r.t.Helper()
 	qp, cq, s, in := r.admit()
 	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Session: in, Retry: retry})
 	require.NoError(r.t, err)
 	r.t.Cleanup(func() { require.NoError(r.t, c.Close()) })
-	return c, s
+	return c, s, qp
 }
 
 func (r *rig) clients(n int, retry lockoffload.Retry) []*lockoffload.Client {

@@ -402,10 +402,7 @@ func TestSimulatedLateRead(t *testing.T) {
 	}
 	ctx := within(t, stuck)
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
-	qp, cq, _, in := r.admit()
-	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Session: in})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	c, _, qp := r.clientOn(lockoffload.Retry{})
 	for c.Stats().Torn == 0 { // once, unless the test itself is late
 		require.NoError(t, simhca.Hold(wire[0], qp.Num(), 200*time.Millisecond))
 		_, res, err := c.Read(ctx, 0, make([]byte, 8))
@@ -422,10 +419,7 @@ func TestSimulatedCommitThatIsGivenUp(t *testing.T) {
 	}
 	ctx := within(t, stuck)
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
-	qp, cq, _, in := r.admit()
-	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Session: in})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	c, _, qp := r.clientOn(lockoffload.Retry{})
 	h, _, err := c.Lock(ctx, 0, lockoffload.LockOptions{})
 	require.NoError(t, err)
 	for givenUp := false; !givenUp; { // once, unless the test itself is late
@@ -455,10 +449,7 @@ func TestSimulatedUnlockThatIsGivenUp(t *testing.T) {
 	}
 	ctx := within(t, stuck)
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
-	qp, cq, _, in := r.admit()
-	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Session: in})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	c, _, qp := r.clientOn(lockoffload.Retry{})
 	for givenUp := false; !givenUp; { // once, unless the test itself is late
 		h, _, err := c.Lock(ctx, 0, lockoffload.LockOptions{})
 		require.NoError(t, err)
@@ -491,10 +482,7 @@ func TestSimulatedSwapBehindAnUnknown(t *testing.T) {
 	ctx := within(t, stuck)
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8, Clients: 2, Swap: 4}, long)
 	other, _ := r.client(lockoffload.Retry{})
-	qp, cq, _, in := r.admit()
-	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Session: in})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	c, _, qp := r.clientOn(lockoffload.Retry{})
 	for unknown := false; !unknown; { // once, unless the test itself is late
 		old, res, err := c.SwapRead(ctx, 0, make([]byte, 8))
 		require.NoError(t, err)

@@ -63,12 +63,11 @@ func Settled(ctx context.Context, at string, members int, ended <-chan error) er
 	for {
 		begun := time.Now()
 		c, err := GetCluster(ctx, at)
-		rest := max(20*time.Millisecond, 10*time.Since(begun)) // most of the time is left to what the daemon serves
 		if err == nil && c.State == "member" && len(c.Members) == members && c.Planned == 0 {
 			return nil
 		}
 		select {
-		case <-time.After(rest):
+		case <-time.After(max(20*time.Millisecond, 10*time.Since(begun))): // most of the time is left to what the daemon serves
 		case err := <-ended:
 			return fmt.Errorf("%s has ended: %w", at, err)
 		case <-ctx.Done():
