@@ -11,7 +11,8 @@ import (
 // Do carries out a request, so that a client is a store of package gateway. A request
 // that only gets a record is a Get, so a hit is a READ; its reply has value, flags and
 // CAS number. Everything else is an RPC. An error means that the outcome is not known, or
-// that the server could not be asked before ctx ended.
+// that the server could not be asked before ctx ended. With [ErrMoved] there is a reply, too: it has what a member of a
+// cluster says to another one that it promises nothing.
 func (c *Client) Do(ctx context.Context, q *kv.Request) (kv.Reply, error) {
 	if q.Op == kv.OpGet && q.Want == 0 {
 		f := fetch{key: q.Key, dst: q.Into, grow: true}
@@ -29,6 +30,7 @@ func (c *Client) Do(ctx context.Context, q *kv.Request) (kv.Reply, error) {
 	a, err := c.carryOut(ctx, "carry out", &wire.Request{Request: *q})
 	switch {
 	case errors.Is(err, ErrMoved):
+		return a.Reply, err
 	case a.Status != 0:
 		return a.Reply, nil
 	case errors.Is(err, ErrTooLarge):

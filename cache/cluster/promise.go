@@ -3,9 +3,11 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/cache/internal/place"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/cache/kv"
@@ -75,7 +77,7 @@ func (m *Member) ask(ctx, live context.Context, address string, a asked, sent ti
 		return
 	}
 	reply, err := c.Do(ctx, &kv.Request{Op: wire.OpPromise, Value: b})
-	if err != nil {
+	if err != nil && !errors.Is(err, cache.ErrMoved) {
 		return
 	}
 	m.mu.Lock()

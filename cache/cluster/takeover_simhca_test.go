@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -261,4 +262,28 @@ func TestSimulatedGrants(t *testing.T) {
 	require.Greater(t, st.Hits, uint64(n/2))
 	require.Less(t, st.Grants, uint64(20), "of a TTL of a second; half a second each is what it takes")
 	require.LessOrEqual(t, idle.Stats().Grants, uint64(1))
+}
+
+// A member that is cut off from etcd before a change of the placement learns it from the one that it asks for a promise, and
+// goes on to serve.
+func TestSimulatedPromiseHasANewerPlacement(t *testing.T) {
+	r := newRig(t)
+	g := newGate(t)
+	behind := strings.TrimPrefix(r.etcd.URL, "http://")
+	g.to.Store(&behind)
+	a := r.start("a", "127.0.0.1:0", 1, func(cfg *cluster.Config) { cfg.Etcd = []string{"http://" + g.address} })
+	a.owns(shards)
+	b := r.start("b", "127.0.0.1:0", 1)
+	b.owns(shards / 2)
+	require.Eventually(t, func() bool { return a.Status().Epoch == b.Status().Epoch && a.Status().Planned == 0 }, stuck, time.Millisecond)
+	before := a.Status().Epoch
+	defer g.shut()()
+	_, err := r.connect().Put(r.ctx, "/rdmacached/test/operator/drain/b", "")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return b.Status().Epoch > before }, stuck, time.Millisecond)
+	require.Eventually(t, func() bool { return a.Status().Epoch == b.Status().Epoch }, stuck, time.Millisecond)
+	promises := a.Status().Promises
+	require.Eventually(t, func() bool { return a.Status().Promises > promises+20 }, stuck, time.Millisecond)
+	require.Equal(t, cluster.Active, a.Status().State)
+	require.Zero(t, b.Status().Takeovers)
 }
