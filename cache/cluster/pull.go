@@ -50,7 +50,8 @@ func (t *together) ended(took time.Duration, err error) time.Duration {
 	return resting * took
 }
 
-// pullAll moves shards here until ctx ends. An owner that a move has failed with is left alone for a while.
+// pullAll moves shards here until ctx ends. An owner that a move has failed with is left alone for a while, unless the
+// plan was out of date.
 func (m *Member) pullAll(ctx context.Context) {
 	avoid := make(map[string]time.Time)
 	together := m.together()
@@ -75,6 +76,16 @@ func (m *Member) pullAll(ctx context.Context) {
 		if err == nil {
 			err = m.pull(ctx, c, r)
 		}
+		if errors.Is(err, cache.ErrMoved) && ctx.Err() == nil {
+			m.cfg.Logger.Info("cluster: shards do not come yet", "shards", len(r.Shards), "from", r.From, "error", err)
+			requested = true
+			select {
+			case <-changed: // with another plan
+			case <-time.After(m.cfg.TTL):
+			case <-ctx.Done():
+			}
+			continue
+		}
 		rest := together.ended(time.Since(begun), err)
 		if err != nil && ctx.Err() == nil {
 			m.cfg.Logger.Warn("cluster: shards do not come", "shards", len(r.Shards), "from", r.From, "error", err)
@@ -91,8 +102,8 @@ func (m *Member) pullAll(ctx context.Context) {
 // next returns the request for the next moves to this member by the plan, all from one owner, and the owner's address.
 // mu must be held.
 func (m *Member) next(avoid map[string]time.Time, together int) (r request, address string, ok bool) {
-	if m.own == nil || m.own.Number() == 0 {
-		return r, "", false
+	if m.own == nil || m.own.Number() == 0 || m.view == nil || m.view.drains[m.self.ID] {
+		return r, "", false // or the plan is one that does not know yet that this member drains
 	}
 	p := m.own.Placement()
 	for _, move := range p.Plan() {
@@ -112,7 +123,8 @@ func (m *Member) next(avoid map[string]time.Time, together int) (r request, addr
 }
 
 // pull copies the records of shards, and has their owner hand them over. It returns when they have a new owner, or the
-// move has failed.
+// move has failed. The error matches [cache.ErrMoved] if the owner does not serve the shards: members that join at about
+// the same time have planned with different placements, and one has what another one asks for.
 func (m *Member) pull(ctx context.Context, c *cache.Client, r request) error {
 	before, err := m.copy(ctx, c, r.Shards, nil)
 	if err != nil {
@@ -139,7 +151,10 @@ func (m *Member) pull(ctx context.Context, c *cache.Client, r request) error {
 	if err := m.await(waits, func() bool { return given() || moved() }); err != nil {
 		return err
 	}
-	if closed.Version == 0 {
+	switch {
+	case !closed.isTo(r):
+		return cache.ErrMoved
+	case closed.Version == 0:
 		return errKept
 	}
 	copying, cancel := context.WithTimeout(ctx, m.cfg.patience) // then the owner gives up
@@ -167,7 +182,7 @@ func (m *Member) pull(ctx context.Context, c *cache.Client, r request) error {
 	return err
 }
 
-// errKept says that a move has failed since the owner has given it up, or others have changed the owner.
+// errKept says that a move has failed since the owner has given it up.
 var errKept = errors.New("their owner keeps them")
 
 // imported takes copies of shards that their owner has closed with a version, and reports whether all are up to date.
@@ -218,8 +233,6 @@ func (m *Member) copy(ctx context.Context, c *cache.Client, shards map[int]uint3
 		switch {
 		case err != nil:
 			return nil, err
-		case a.Status == wire.WrongServer:
-			return nil, cache.ErrMoved
 		case a.Status != kv.OK:
 			return nil, fmt.Errorf("the owner lists nothing: status %d", a.Status)
 		}
