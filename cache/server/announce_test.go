@@ -330,6 +330,25 @@ func TestBeats(t *testing.T) {
 	})
 }
 
+// A client that calls nothing is asked from the beginning, also while changes leave no time without one.
+func TestNewClientIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := told(t)
+		s.cfg.Lease = 16 * time.Second
+		const every = 400 * time.Millisecond
+		before := l.asks()
+		for i := range 10 {
+			s.put(t, i)
+			time.Sleep(every)
+			s.mu.Lock()
+			s.beat(time.Now(), every)
+			s.mu.Unlock()
+			synctest.Wait()
+		}
+		require.InDelta(t, before+3, l.asks(), 1)
+	})
+}
+
 // A client that says in its calls how far it is, is not asked, also when there is always something
 // newer; when it calls no more, it is.
 func TestTalkersAreNotAsked(t *testing.T) {

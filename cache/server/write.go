@@ -57,11 +57,11 @@ func (s *Server) beat(now time.Time, every time.Duration) {
 			c.due = true
 			s.wake(c)
 		}
-		last := c.asked
+		last := c.asked          // the zero time, of a client that has just come, is the longest duration ago
 		if c.spoke.After(last) { // its requests say that too: it need not be asked
 			last = c.spoke
 		}
-		if now.Sub(last)+every > s.cfg.Lease/8 && s.store.Behind(id) {
+		if now.Sub(last) > s.cfg.Lease/8-every && s.store.Behind(id) {
 			c.asks = true
 			s.wake(c)
 		}
