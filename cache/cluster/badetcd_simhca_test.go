@@ -109,6 +109,33 @@ func TestSimulatedRestoredBackup(t *testing.T) {
 	require.Eventually(t, func() bool { return a.Status().Shards == shards }, stuck, time.Millisecond)
 }
 
+// A backup of etcd is restored from before a member has joined, and then one from before all have. The log says so at once, and
+// not that revisions have to rise; no request fails.
+func TestSimulatedBackupWithoutThePlacement(t *testing.T) {
+	r := newRig(t)
+	empty := r.etcd.Backup(t)
+	var log lines
+	a := r.start("a", "127.0.0.1:0", 1, func(cfg *cluster.Config) { cfg.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	a.owns(shards)
+	older := r.etcd.Backup(t)
+	b := r.start("b", "127.0.0.1:0", 1)
+	b.owns(shards / 2)
+	c := r.dial(a.address, b.address)
+	fill(t, r.ctx, c)
+	l := r.load(c)
+	for _, restore := range []struct {
+		backup func()
+		says   string
+	}{{older, "etcd has another placement than before"}, {empty, "etcd has lost the placement"}} {
+		restore.backup()
+		byPromises(t, a, b)
+		require.Eventually(t, func() bool { return log.has(restore.says) }, stuck, 10*time.Millisecond)
+	}
+	t.Logf("%d operations", l.end())
+	require.False(t, log.has("a backup has been restored"))
+	require.Equal(t, []int{shards / 2, shards / 2}, []int{a.Status().Shards, b.Status().Shards})
+}
+
 // lines is what a logger has written.
 type lines struct {
 	mu  sync.Mutex

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -47,14 +48,17 @@ func (m *Member) beat(ctx context.Context) error {
 	sent := m.now()
 	v, err := m.store.beat(ctx, m.self, m.cfg.TTL)
 	m.counted(ctx, sent, err)
-	if err != nil {
+	if v == nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := cmp.Or(m.differs(v), err); err != nil {
 		return err
 	}
 	if v.Placement == nil {
 		return m.create(ctx)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	if err := m.observe(v, sent); err != nil {
 		return err
 	}
@@ -101,27 +105,36 @@ func (m *Member) begin(ctx context.Context) error {
 	return nil
 }
 
-// create writes the first placement, in which this server owns all shards, unless another member has written one.
+// create writes the first placement, in which this server owns all shards, unless another member has written one. mu must be
+// held; it is released during the transaction.
 func (m *Member) create(ctx context.Context) error {
-	m.mu.Lock()
-	known := m.own.Placement()
+	self := m.self
 	m.mu.Unlock()
-	if known != nil {
-		return errors.New("cluster: etcd has lost the placement")
-	}
+	defer m.mu.Lock()
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails
-	_, err := m.store.replace(ctx, 0, place.New(id, place.Shards, m.self), nil)
+	_, err := m.store.replace(ctx, 0, place.New(id, place.Shards, self), nil)
 	m.hurry()
 	return err
+}
+
+// differs returns an error unless etcd has the placement that this member knows, or one that may follow it. mu must be held.
+func (m *Member) differs(v *view) error {
+	known := m.own.Placement()
+	switch {
+	case known == nil:
+		return nil
+	case v.Placement == nil:
+		return errors.New("cluster: etcd has lost the placement")
+	case known.Cluster != v.Placement.Cluster || known.Epoch > v.Placement.Epoch:
+		return fmt.Errorf("cluster: etcd has another placement than before: of epoch %d, after %d", v.Placement.Epoch, known.Epoch)
+	}
+	return nil
 }
 
 // observe takes a view. mu must be held.
 func (m *Member) observe(v *view, sent time.Duration) error {
 	before := m.own.Placement()
-	if before != nil && (before.Cluster != v.Placement.Cluster || before.Epoch > v.Placement.Epoch) {
-		return fmt.Errorf("cluster: etcd has another placement than before: of epoch %d, after %d", v.Placement.Epoch, before.Epoch)
-	}
 	if err := errors.Join(m.twin(v), m.otherTTL(v)); err != nil {
 		return err
 	}

@@ -259,7 +259,7 @@ func (s *store) lifeKey(l place.Life) string {
 	return fmt.Sprintf("%s%s%s/%d", s.prefix, serversKey, l.ID, l.Boot)
 }
 
-// beat writes the key of a life, and reads everything.
+// beat writes the key of a life, and reads everything, as read does.
 func (s *store) beat(ctx context.Context, m place.Server, ttl time.Duration) (*view, error) {
 	b, err := json.Marshal(life{m.Address, m.Zone, m.Weight, ttl.Milliseconds()})
 	if err != nil {
@@ -268,24 +268,24 @@ func (s *store) beat(ctx context.Context, m place.Server, ttl time.Duration) (*v
 	return s.read(ctx, clientv3.OpPut(s.lifeKey(m.Life), string(b)))
 }
 
-// read reads everything, after other operations. It returns an error while revisions are below earlier ones, since a backup has been
-// restored: a key may have its revision of before for a second time, and transactions compare revisions.
+// read reads everything, after other operations. It returns that with an error while revisions are below earlier ones, since a
+// backup has been restored: a key may have its revision of before for a second time, and transactions compare revisions.
 func (s *store) read(ctx context.Context, ops ...clientv3.Op) (*view, error) {
 	before := s.revision.Load()
 	resp, err := s.do(ctx, nil, nil, append(ops, clientv3.OpGet(s.prefix, clientv3.WithPrefix()))...)
 	if err != nil {
 		return nil, err
 	}
-	if resp.Header.Revision < before {
-		return nil, fmt.Errorf("cluster: etcd is at revision %d, after %d: a backup has been restored", resp.Header.Revision, before)
-	}
-	s.revision.Store(resp.Header.Revision)
 	v := emptyView()
 	for _, kv := range resp.Responses[len(ops)].GetResponseRange().Kvs {
 		if err := v.add(strings.TrimPrefix(string(kv.Key), s.prefix), kv.Value, kv.ModRevision); err != nil {
 			return nil, fmt.Errorf("cluster: etcd: key %s: %w", kv.Key, err)
 		}
 	}
+	if resp.Header.Revision < before {
+		return v, fmt.Errorf("cluster: etcd is at revision %d, after %d: a backup has been restored", resp.Header.Revision, before)
+	}
+	s.revision.Store(resp.Header.Revision)
 	return v, nil
 }
 
