@@ -6,8 +6,10 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/verbs"
@@ -55,6 +57,9 @@ func (c *config) checkHost() error {
 	for _, a := range [...]struct{ key, address string }{{"listen", c.Listen}, {"gateway.listen", c.Gateway.Listen}, {"metrics", c.Metrics}} {
 		if host, _, err := net.SplitHostPort(a.address); err == nil && host != "" {
 			l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+			if errors.Is(err, syscall.EADDRNOTAVAIL) {
+				err = fmt.Errorf("no interface of this host has the address %s", host)
+			}
 			if err != nil {
 				return ofKey(a.key, err)
 			}
@@ -62,6 +67,10 @@ func (c *config) checkHost() error {
 		}
 	}
 	if c.Device == "" {
+		host, _, err := net.SplitHostPort(c.Listen)
+		if a, notIP := netip.ParseAddr(host); err == nil && (host == "" || notIP == nil && a.IsUnspecified()) {
+			return ofKey("listen", errors.New(`an address of all devices: name one in "device"`))
+		}
 		return nil
 	}
 	devices, err := verbs.Devices()

@@ -194,7 +194,7 @@ func TestCheck(t *testing.T) {
 		`"tenants": {"red": {"key": "` + key + `", "memory": "1023TiB"}}`:              `"tenants.red.memory": cache: memory`,
 		`"tenants": {"red": {"key": "` + key + `", "snapshot": "` + dir + `/none/s"}}`: `"tenants.red.snapshot": cache: snapshot`,
 	} {
-		file := write("config", `{"listen": ":1", `+text+`}`)
+		file := write("config", `{"listen": "127.0.0.1:1", `+text+`}`)
 		err := start(t.Context(), file, true, nil)
 		require.ErrorContains(t, err, why, text)
 		require.ErrorContains(t, err, file+": ")
@@ -202,11 +202,11 @@ func TestCheck(t *testing.T) {
 		require.Error(t, err, text)
 	}
 	half := strconv.FormatUint(machineMemory(t)/3*2, 10)
-	require.ErrorContains(t, start(t.Context(), write("config", `{"listen": ":1", "memory": `+half+`, "tenants": {"red": {"key": "`+key+`"}, "blue": {"key": "`+key+`"}}}`), true, nil), "this host has")
-	require.NoError(t, start(t.Context(), write("config", `{"listen": ":1", "tenants": {"red": {"key": "`+key+`"}}}`), true, nil))
-	require.NoError(t, start(t.Context(), write("config", `{"listen": ":1", "snapshot": "`+dir+`/snapshot"}`), true, nil))
+	require.ErrorContains(t, start(t.Context(), write("config", `{"listen": "127.0.0.1:1", "memory": `+half+`, "tenants": {"red": {"key": "`+key+`"}, "blue": {"key": "`+key+`"}}}`), true, nil), "this host has")
+	require.NoError(t, start(t.Context(), write("config", `{"listen": "127.0.0.1:1", "tenants": {"red": {"key": "`+key+`"}}}`), true, nil))
+	require.NoError(t, start(t.Context(), write("config", `{"listen": "127.0.0.1:1", "snapshot": "`+dir+`/snapshot"}`), true, nil))
 	require.NoFileExists(t, dir+"/snapshot")
-	require.NoError(t, start(t.Context(), write("config", `{"listen": ":1", "key": "`+key+`", "max_value": "2MiB"}`), true, nil))
+	require.NoError(t, start(t.Context(), write("config", `{"listen": "127.0.0.1:1", "key": "`+key+`", "max_value": "2MiB"}`), true, nil))
 }
 
 // An error that -check finds has file, line and key, and there may be several.
@@ -215,21 +215,23 @@ func TestCheckErrorsHaveLines(t *testing.T) {
 	file, key := filepath.Join(dir, "rdmacached.json"), filepath.Join(dir, "key")
 	require.NoError(t, os.WriteFile(key, []byte("sixteen bytes..."), 0o600))
 	for text, want := range map[string]string{
-		"\n\"listen\": \"192.0.2.1:7481\"":                                                                                      `line 2: "listen": listen tcp 192.0.2.1:0`,
-		"\"listen\": \":1\",\n\"metrics\": \"192.0.2.1:9481\"":                                                                  `line 2: "metrics": listen tcp 192.0.2.1:0`,
-		"\"listen\": \":1\",\n\"gateway\": {\"listen\": \"192.0.2.1:1\"}":                                                       `line 2: "gateway.listen": listen tcp 192.0.2.1:0`,
-		"\"listen\": \":1\",\n\"device\": \"mlx5_99\"":                                                                          `line 2: "device": `,
-		"\"listen\": \":1\",\n\"lease\": \"1ms\"":                                                                               `line 2: "lease": cache: lease`,
-		"\"listen\": \":1\",\n\"snapshot\": \"/none/s\"":                                                                        `line 2: "snapshot": cache: snapshot`,
-		"\"listen\": \":1\",\n\"key\": \"/none/k\"":                                                                             `line 2: "key": key: open`,
-		"\"listen\": \":1\",\n\n\"memory\": \"1KiB\",\n\"tenants\": {\"red\": {\"key\": \"" + key + "\"}}":                      `line 3: "tenants.red.memory": cache: memory`,
-		"\"listen\": \":1\",\n\"memory\": \"1KiB\",\n\"tenants\": {\"red\": {\"key\": \"" + key + "\",\n\"memory\": \"2KiB\"}}": `line 4: "tenants.red.memory": cache: memory`,
-		"\"listen\": \":1\",\n\"gateway\": {\n\"listen\": \":2\", \"users\": \"/none/u\"}":                                      `line 3: gateway.users: open`,
+		"\n\"listen\": \"192.0.2.1:7481\"":                                                                          `line 2: "listen": no interface of this host has the address 192.0.2.1`,
+		"\n\"listen\": \":7481\"":                                                                                   `line 2: "listen": an address of all devices`,
+		"\n\"listen\": \"[::]:7481\"":                                                                               `line 2: "listen": an address of all devices`,
+		"\"listen\": \"127.0.0.1:1\",\n\"metrics\": \"192.0.2.1:9481\"":                                             `line 2: "metrics": no interface of this host has the address 192.0.2.1`,
+		"\"listen\": \"127.0.0.1:1\",\n\"gateway\": {\"listen\": \"192.0.2.1:1\"}":                                  `line 2: "gateway.listen": no interface of this host has the address 192.0.2.1`,
+		"\"listen\": \"127.0.0.1:1\",\n\"device\": \"mlx5_99\"":                                                     `line 2: "device": `,
+		"\"listen\": \"127.0.0.1:1\",\n\"lease\": \"1ms\"":                                                          `line 2: "lease": cache: lease`,
+		"\"listen\": \"127.0.0.1:1\",\n\"snapshot\": \"/none/s\"":                                                   `line 2: "snapshot": cache: snapshot`,
+		"\"listen\": \"127.0.0.1:1\",\n\"key\": \"/none/k\"":                                                        `line 2: "key": key: open`,
+		"\"listen\": \"127.0.0.1:1\",\n\n\"memory\": \"1KiB\",\n\"tenants\": {\"red\": {\"key\": \"" + key + "\"}}": `line 3: "tenants.red.memory": cache: memory`,
+		"\"listen\": \"127.0.0.1:1\",\n\"memory\": \"1KiB\",\n\"tenants\": {\"red\": {\"key\": \"" + key + "\",\n\"memory\": \"2KiB\"}}": `line 4: "tenants.red.memory": cache: memory`,
+		"\"listen\": \"127.0.0.1:1\",\n\"gateway\": {\n\"listen\": \":2\", \"users\": \"/none/u\"}":                                      `line 3: gateway.users: open`,
 	} {
 		require.NoError(t, os.WriteFile(file, []byte("{"+text+"}"), 0o600))
 		require.ErrorContains(t, start(t.Context(), file, true, nil), file+": "+want, text)
 	}
-	require.NoError(t, os.WriteFile(file, []byte("{\"listen\": \":1\",\n\"lease\": \"1ms\",\n\"gateway\": {\"listen\": \"192.0.2.1:1\"}}"), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("{\"listen\": \"127.0.0.1:1\",\n\"lease\": \"1ms\",\n\"gateway\": {\"listen\": \"192.0.2.1:1\"}}"), 0o600))
 	err := start(t.Context(), file, true, nil)
 	require.ErrorContains(t, err, file+`: line 2: "lease"`)
 	require.ErrorContains(t, err, file+`: line 3: "gateway.listen"`)
@@ -250,11 +252,11 @@ func TestUsers(t *testing.T) {
 		require.NoError(t, os.WriteFile(p, []byte(text), 0o600))
 		return p
 	}
-	file := write("config", `{"listen": ":1", "gateway": {"listen": ":2", "users": "`+write("users", "a:b")+`"}}`)
+	file := write("config", `{"listen": "127.0.0.1:1", "gateway": {"listen": ":2", "users": "`+write("users", "a:b")+`"}}`)
 	require.NoError(t, start(t.Context(), file, true, nil))
-	file = write("config", `{"listen": ":1", "gateway": {"listen": ":2", "users": "`+write("users", "")+`"}}`)
+	file = write("config", `{"listen": "127.0.0.1:1", "gateway": {"listen": ":2", "users": "`+write("users", "")+`"}}`)
 	require.ErrorContains(t, start(t.Context(), file, true, nil), "no users")
-	file = write("config", `{"listen": ":1", "gateway": {"listen": ":2", "certificate": "`+dir+`/x", "key": "`+dir+`/y"}}`)
+	file = write("config", `{"listen": "127.0.0.1:1", "gateway": {"listen": ":2", "certificate": "`+dir+`/x", "key": "`+dir+`/y"}}`)
 	require.ErrorIs(t, start(t.Context(), file, true, nil), os.ErrNotExist)
 }
 
