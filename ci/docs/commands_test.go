@@ -134,17 +134,23 @@ var acts = []act{
 		commands: []string{
 			"go get github.com/goverbs/goverbs/verbs@latest",
 			"go install github.com/goverbs/goverbs/cmd/...@latest",
+			"go mod edit -dropreplace github.com/goverbs/goverbs -droprequire github.com/goverbs/goverbs",
+			"go get github.com/goverbs/goverbs@latest",
 		},
 		script: `export GOPROXY=file://$proxy,file://$(go env GOMODCACHE)/cache/download
 			export GOMODCACHE=$tmp/modules GOSUMDB=off GOWORK=off GOFLAGS='-modcacherw -trimpath' GOBIN=$tmp/installed
-			mkdir $tmp/user && cp examples/read/main.go $tmp/user && cd $tmp/user
+			mkdir $tmp/user && cp examples/read/main.go $tmp/user && cp -r examples/yourmodule $tmp && cd $tmp/user
 			go mod init example.com/user
 			go get github.com/goverbs/goverbs/verbs@latest
 			go build
 			go version -m user
 			go install github.com/goverbs/goverbs/cmd/...@latest
-			for program in $tmp/installed/*; do $program -version; done`,
-		want: []string{"dep\tgithub.com/goverbs/goverbs\tv0.1.0", "rdmabench v0.1.0, go1.", "rdmacached v0.1.0, go1.", "rdmactl v0.1.0, go1."},
+			for program in $tmp/installed/*; do $program -version; done
+			cd $tmp/yourmodule
+			go mod edit -dropreplace github.com/goverbs/goverbs -droprequire github.com/goverbs/goverbs
+			go get github.com/goverbs/goverbs@latest
+			go test ./...`,
+		want: []string{"dep\tgithub.com/goverbs/goverbs\tv0.1.0", "rdmabench v0.1.0, go1.", "rdmacached v0.1.0, go1.", "rdmactl v0.1.0, go1.", "ok  \texample.com/yourmodule"},
 		long: true,
 	},
 	// A shell, and one command, are the lab's above.

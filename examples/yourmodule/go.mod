@@ -1,6 +1,5 @@
 // A module of its own, to copy: it tests its RDMA code in the lab and on simulated devices.
-// docs/testing.md explains it. Leave out the replace directive, and have "go get github.com/goverbs/goverbs@latest" choose
-// the version.
+// docs/testing.md explains it, and has the commands by which a copy gets a version of goverbs.
 module example.com/yourmodule
 
 go 1.26.0
