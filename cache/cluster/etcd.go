@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/status"
 
 	"github.com/goverbs/goverbs/cache/internal/own"
 	"github.com/goverbs/goverbs/cache/internal/place"
@@ -35,6 +36,7 @@ type endpoint struct {
 
 	mu   sync.Mutex  // of what follows
 	conn *connection // nil: none that is made, or has been
+	why  string      // there is no connection to the member; empty: there is one, or it is not known
 }
 
 // connection is a client of a member of etcd, which has been made when done is closed.
@@ -59,14 +61,16 @@ func openStore(cfg *Config, timeout time.Duration) *store {
 	s := &store{timeout: timeout, prefix: "/rdmacached/" + cfg.Name + "/"}
 	for _, address := range cfg.Etcd {
 		ctx, stop := context.WithCancel(context.Background())
-		s.endpoints = append(s.endpoints, &endpoint{stop: stop, cfg: clientv3.Config{
+		e := &endpoint{stop: stop} // which knows why a dial with a user has failed before the call ends that waits for it
+		e.cfg = clientv3.Config{
 			Endpoints: []string{address}, TLS: cfg.TLS, Username: cfg.User, Password: cfg.Password, Context: ctx,
-			DialTimeout: timeout, Logger: zap.NewNop(), DialKeepAliveTime: cfg.TTL, DialKeepAliveTimeout: cfg.TTL / 4,
+			DialTimeout: timeout * 7 / 8, Logger: zap.NewNop(), DialKeepAliveTime: cfg.TTL, DialKeepAliveTimeout: cfg.TTL / 4,
 			DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
 				Backoff:           backoff.Config{BaseDelay: timeout, Multiplier: 1.5, Jitter: 0.2, MaxDelay: cfg.TTL},
 				MinConnectTimeout: cfg.TTL, // and at most: a way that was cut may be there again
-			})},
-		}})
+			}), grpc.WithChainUnaryInterceptor(e.note)},
+		}
+		s.endpoints = append(s.endpoints, e)
 	}
 	return s
 }
@@ -101,6 +105,29 @@ func (e *endpoint) dial(c *connection) {
 		defer e.mu.Unlock()
 		e.conn = nil // the next one tries again
 	}
+}
+
+// note calls invoke, and notes why there is no connection: the client of etcd returns its context's error alone.
+func (e *endpoint) note(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	err := invoke(ctx, method, req, reply, conn, opts...)
+	why, ok := strings.CutPrefix(status.Convert(err).Message(), "latest balancer error: ")
+	if !ok {
+		why = ""
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.why = why
+	return err
+}
+
+// explain returns an error with the reason why there is no connection, if that is why the time was over.
+func (e *endpoint) explain(err error) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.why == "" || !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, e.why)
 }
 
 func (e *endpoint) close() error {
@@ -147,11 +174,13 @@ func (s *store) do(ctx context.Context, compare []clientv3.Cmp, others []clientv
 func (s *store) doAt(ctx context.Context, n uint32, compare []clientv3.Cmp, others, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	c, err := s.endpoints[n].connect(ctx)
+	e := s.endpoints[n]
+	c, err := e.connect(ctx)
 	if err != nil {
-		return nil, err
+		return nil, e.explain(err)
 	}
-	return c.Txn(ctx).If(compare...).Then(ops...).Else(others...).Commit()
+	resp, err := c.Txn(ctx).If(compare...).Then(ops...).Else(others...).Commit()
+	return resp, e.explain(err)
 }
 
 // watcher is what a member does about changes in etcd.

@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"log/slog"
 	"math/big"
 	"net"
 	"os"
@@ -51,7 +52,7 @@ func certificate(t *testing.T) (cert, key string, cfg *tls.Config) {
 }
 
 // A member uses an etcd that asks for certificates, a user and a password, and none that it does not trust, or that does not
-// trust it.
+// trust it. The log says why.
 func TestSimulatedSecureEtcd(t *testing.T) {
 	cert, key, secure := certificate(t)
 	r := rigWith(t, etcd.StartTLS(t, "--cert-file", cert, "--key-file", key, "--trusted-ca-file", cert, "--client-cert-auth"))
@@ -74,13 +75,17 @@ func TestSimulatedSecureEtcd(t *testing.T) {
 	a := r.start("a", "127.0.0.1:0", 1, with(secure, "secret"))
 	a.owns(shards)
 	_, _, other := certificate(t)
-	for id, edit := range map[string]func(*cluster.Config){
-		"b": with(other, "secret"),
-		"c": with(&tls.Config{RootCAs: secure.RootCAs}, "secret"),
-		"d": with(secure, "wrong"),
+	for id, tt := range map[string]struct {
+		edit func(*cluster.Config)
+		says string
+	}{
+		"b": {with(other, "secret"), "certificate signed by unknown authority"},
+		"c": {with(&tls.Config{RootCAs: secure.RootCAs}, "secret"), "deadline exceeded: "},
+		"d": {with(secure, "wrong"), "authentication failed"},
 	} {
-		n := r.start(id, "127.0.0.1:0", 1, edit)
-		time.Sleep(500 * time.Millisecond)
+		var log lines
+		n := r.start(id, "127.0.0.1:0", 1, tt.edit, func(cfg *cluster.Config) { cfg.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		require.Eventually(t, func() bool { return log.has(tt.says) }, stuck, 10*time.Millisecond, tt.says)
 		require.Equal(t, cluster.Joining, n.Status().State, id)
 		n.end()
 	}
