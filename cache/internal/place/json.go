@@ -7,7 +7,8 @@ import (
 	"fmt"
 )
 
-// format is the number of the form of [Placement.Format]. A server that reads another one does not follow it.
+// format is the number of the form of [Placement.Format]. A server that reads another one does not follow it. A field that is
+// added needs another number: a server that does not know the field drops it when it writes the next placement.
 const format = 1
 
 // maxText is the length of the longest text that [Parse] reads.
