@@ -21,6 +21,7 @@ const (
 )
 
 // list lists records of shards: see [wire.Listed]. The cursor is an item. If the value is no set there are none.
+// A flush that is to come may come here only, or elsewhere before a record does: the record has no time after it.
 func (s *Store) list(q *kv.Request, a *wire.Reply) kv.Status {
 	shards, _ := place.ReadSet(q.Value)
 	out, id := s.scratch[:0], q.Initial
@@ -33,6 +34,9 @@ func (s *Store) list(q *kv.Request, a *wire.Reply) kv.Status {
 		l := wire.Listed{Key: r.Key, CAS: r.CAS, Attrs: r.Attrs, Fetched: it.fetched}
 		if it.expiry != 0 {
 			l.Left = it.expiry - s.now
+		}
+		if s.flushAt != 0 && (l.Left == 0 || l.Left > s.flushAt-s.now) {
+			l.Left = s.flushAt - s.now
 		}
 		out = wire.AppendListed(out, &l)
 	}

@@ -99,6 +99,19 @@ func TestListInParts(t *testing.T) {
 	require.Empty(t, listAll(t, s, 1, 0))
 }
 
+// A flush that is to come removes a record also from the server that has it by then: its time is at most that of the flush.
+func TestListBeforeAFlush(t *testing.T) {
+	s := newStore(t, 64, Config{})
+	for key, ttl := range map[string]int64{"never": 0, "before": 10, "after": 100} {
+		require.Equal(t, kv.OK, do(s, 1, wire.Request{Request: kv.Request{Op: kv.OpSet, Key: []byte(key), Expiry: ttl}}).Status)
+	}
+	do(s, 1, wire.Request{Request: kv.Request{Op: kv.OpFlush, Want: kv.WantIfLater, Expiry: 50}})
+	all := listAll(t, s, 2, 0)
+	require.Equal(t, uint64(49), all["never"].Left)
+	require.Equal(t, uint64(9), all["before"].Left)
+	require.Equal(t, uint64(49), all["after"].Left)
+}
+
 // Stores with different numbers give out different CAS numbers, which rise.
 func TestCASNumbersOfACluster(t *testing.T) {
 	var before uint64

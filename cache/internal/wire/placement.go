@@ -20,7 +20,7 @@ func ReadPlacement(src []byte) (placement []byte, err error) {
 type Listed struct {
 	Key     []byte
 	CAS     uint64
-	Left    uint64 // ms until it expires; 0: never
+	Left    uint64 // ms until it expires, or is flushed; 0: never
 	Attrs   uint16
 	Fetched bool // it was read since it was stored
 }
