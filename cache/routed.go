@@ -62,8 +62,13 @@ func (c *Cluster) placed(m *place.Message) {
 		there[one.address] = one
 	}
 	var at [256]uint8
+	places := make(map[string]uint8) // one that has died may have its address with the one that has come for it
 	var fresh []*Client
 	for s := range m.Members() {
+		if i, ok := places[s.Address]; ok {
+			at[s.Number] = i
+			continue
+		}
 		one := there[s.Address]
 		if delete(there, s.Address); one == nil {
 			var err error
@@ -73,7 +78,7 @@ func (c *Cluster) placed(m *place.Message) {
 			one.placed = c.placed
 			fresh = append(fresh, one)
 		}
-		at[s.Number] = uint8(len(r.clients))
+		places[s.Address], at[s.Number] = uint8(len(r.clients)), uint8(len(r.clients))
 		r.clients = append(r.clients, one)
 	}
 	for i, s := range m.Shards {
