@@ -20,7 +20,7 @@ type writer struct {
 	due     bool      // the client is to hear from the server, if only that there is nothing new
 	said    time.Time // when it did
 	asks    bool      // it is to say how far it is
-	asked   time.Time // when it was asked
+	asked   time.Time // when it was asked, or came
 	askedOf uint64    // the last change that it had been told of then
 	spoke   time.Time // when it last said how far it is, asked or not
 	learned time.Time // when it heard of a change
@@ -36,6 +36,7 @@ func (s *Server) connected(ctx context.Context, to link.Conn, c *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.ctx, c.to, c.said = ctx, to, time.Now()
+	c.asked = c.said // nothing is known of it yet: it has as long as others
 	s.wake(c)
 }
 
@@ -57,11 +58,11 @@ func (s *Server) beat(now time.Time, every time.Duration) {
 			c.due = true
 			s.wake(c)
 		}
-		last := c.asked          // the zero time, of a client that has just come, is the longest duration ago
+		last := c.asked
 		if c.spoke.After(last) { // its requests say that too: it need not be asked
 			last = c.spoke
 		}
-		if now.Sub(last) > s.cfg.Lease/8-every && s.store.Behind(id) {
+		if now.Sub(last)+every > s.cfg.Lease/8 && s.store.Behind(id) {
 			c.asks = true
 			s.wake(c)
 		}
