@@ -52,7 +52,7 @@ func TestReadersWritersEvictors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			reads, hits, followed, torn, err := worlds(t, r, 6, time.Now().Add(length))
+			reads, hits, followed, torn, err := worlds(t, r, 24, time.Now().Add(length)) // of six some have no read behind a tombstone
 			require.NoError(t, err)
 			t.Logf("%d READs, %d hits, %d after a tombstone, %d refused for their checksum", reads, hits, followed, torn)
 			require.Greater(t, hits, 50)
