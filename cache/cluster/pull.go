@@ -64,11 +64,7 @@ func (m *Member) pullAll(ctx context.Context) {
 		requested = requested || !ok && m.view != nil && m.view.requests[m.cfg.ID].To != ""
 		m.mu.Unlock()
 		if !ok {
-			select {
-			case <-changed:
-			case <-time.After(m.cfg.TTL):
-			case <-ctx.Done():
-			}
+			m.replanned(ctx, changed)
 			continue
 		}
 		begun := time.Now()
@@ -79,11 +75,7 @@ func (m *Member) pullAll(ctx context.Context) {
 		if errors.Is(err, cache.ErrMoved) && ctx.Err() == nil {
 			m.cfg.Logger.Info("cluster: shards do not come yet", "shards", len(r.Shards), "from", r.From, "error", err)
 			requested = true
-			select {
-			case <-changed: // with another plan
-			case <-time.After(m.cfg.TTL):
-			case <-ctx.Done():
-			}
+			m.replanned(ctx, changed)
 			continue
 		}
 		rest := together.ended(time.Since(begun), err)
@@ -96,6 +88,15 @@ func (m *Member) pullAll(ctx context.Context) {
 		case <-time.After(rest):
 		case <-ctx.Done():
 		}
+	}
+}
+
+// replanned waits until there may be another plan: until changed is closed, or for a TTL.
+func (m *Member) replanned(ctx context.Context, changed <-chan struct{}) {
+	select {
+	case <-changed:
+	case <-time.After(m.cfg.TTL):
+	case <-ctx.Done():
 	}
 }
 
