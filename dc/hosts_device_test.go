@@ -140,16 +140,22 @@ func TestHostsTargetDies(t *testing.T) {
 	require.Greater(t, lostAt[0], time.Second, "it was there to wait for")
 	require.Less(t, lostAt[requests-1], 12*time.Second)
 	require.Less(t, after[len(after)-1], lostAt[0]/2, "nobody waited for the dead one")
-	require.Less(t, middle(after), 3*middle(before))
 
 	lost, lostAt, start = nil, nil, time.Now()
 	_, err = i.Post(pv, a.writeTo(20, victim))
 	require.NoError(t, err)
-	after = each(func() bool { return len(lost) == 1 })
+	connecting := each(func() bool { return len(lost) == 1 })
 	require.ErrorIs(t, lost[0].Err, dc.ErrUnreachable)
 	require.Less(t, lostAt[0], connectTimeout+time.Second)
-	require.Less(t, after[len(after)-1], connectTimeout/2)
-	require.Less(t, middle(after), 3*middle(before))
+	require.Less(t, connecting[len(connecting)-1], connectTimeout/2)
+
+	// The machine may have become slower meanwhile, so the other target is measured once more.
+	start = time.Now()
+	behind := each(func() bool { return time.Since(start) > time.Second })
+	t.Logf("beside a connect: %d requests, median %v; behind it %d, median %v", len(connecting), middle(connecting), len(behind), middle(behind))
+	usual := max(middle(before), middle(behind))
+	require.Less(t, middle(after), 3*usual)
+	require.Less(t, middle(connecting), 3*usual)
 
 	endTarget(t, 2, port)
 	if testing.Short() {
