@@ -4,9 +4,9 @@
 //	rdmacached -config /etc/rdmacached.json
 //	rdmacached -config /etc/rdmacached.json -check   # is the file right, for this host?
 //
-// With -check it looks at the files that the configuration names, and at the host's memory, addresses, devices and
-// snapshot folder; it opens no device. With -version it prints what it was built from. rdmacached.service is a systemd
-// unit. docs/cache.md says how to run a service. Everything in the configuration except "listen" is optional:
+// With -check it looks at the files that the configuration names, and at the host's memory, addresses, snapshot
+// folder and the device, if one is named; it opens none. With -version it prints what it was built from.
+// rdmacached.service is a systemd unit, docs/cache.md a guide. Everything but "listen" is optional:
 //
 //	{
 //		"listen": "10.77.0.2:7481",
