@@ -18,8 +18,9 @@ type point struct {
 type line struct {
 	name   string
 	points []point
-	colour int  // of a curve
-	dashed bool // a curve of the baseline
+	colour int    // of a curve
+	dashed bool   // a curve of the baseline
+	note   string // of a row, at its right
 }
 
 // colours of the sides: ours, the baseline, and others; curves have no grey.
@@ -126,7 +127,7 @@ func (d *drawing) begin(width, height float64, title string, sides []string) {
 	for i, s := range sides {
 		d.add(`<circle cx="%.1f" cy="32" r="4.5" fill="%s"/>`, x+6, colours[i%len(colours)])
 		d.text(x+15, 36, "start", "", s)
-		x += 30 + 6.6*float64(len(s))
+		x += 30 + 7.4*float64(len(s))
 	}
 }
 
@@ -137,8 +138,12 @@ func dots(title, unit string, sides []string, rows []line, log bool, mark float6
 	if !ok {
 		return ""
 	}
-	const left, right, top, pitch = 290.0, 30.0, 48.0, 17.0
-	width, bottom := 900.0, top+pitch*float64(len(rows))
+	const left, top, pitch = 290.0, 48.0, 17.0
+	width, right := 900.0, 30.0
+	if rows[0].note != "" {
+		width, right = 1000, 290
+	}
+	bottom := top + pitch*float64(len(rows))
 	x := func(v float64) float64 { return left + s.at(v)*(width-left-right) }
 	var d drawing
 	d.begin(width, bottom+36, title, sides)
@@ -153,6 +158,7 @@ func dots(title, unit string, sides []string, rows []line, log bool, mark float6
 	for i, l := range rows {
 		y := top + pitch*(float64(i)+0.5)
 		d.text(left-10, y+4, "end", "", l.name)
+		d.text(width-right+20, y+4, "start", "", l.note)
 		for k := len(l.points) - 1; k >= 0; k-- { // ours on top
 			p := l.points[k]
 			colour := colours[p.side%len(colours)]
@@ -174,7 +180,7 @@ func curves(title, below, unit string, xs []string, series []line) string {
 		return ""
 	}
 	const left, right, top, height = 60.0, 240.0, 52.0, 240.0
-	width, bottom := 700.0, top+height
+	width, bottom := 900.0, top+height
 	x := func(i int) float64 {
 		return left + (width-left-right)*(float64(i)+0.5)/float64(len(xs))
 	}

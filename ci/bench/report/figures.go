@@ -18,6 +18,7 @@ type family struct {
 }
 
 var families = []family{
+	{"dc", "WRITEs of 64 bytes to several targets by 31 contexts", regexp.MustCompile(`^targets_(?P<x>\d+)_(?P<curve>uniform)_rate$`), "targets", "RC connections"},
 	{"native", "Rate of several goroutines against one", regexp.MustCompile(`^(?P<curve>requester|lock_read|cache_get)_rate_(?P<x>\d+)$`), "goroutines", "one"},
 	{"lockoffload", "Updates by several clients", regexp.MustCompile(`^contended_(?P<curve>update|agent|agent_fair|handoff_zipf)_goodput_(?P<x>\d+)$`), "clients", "baseline"},
 	{"srd", "One message of 64 bytes at a time, on a network that loses packets", regexp.MustCompile(`^loss(?P<x>\d+)_(?P<curve>p50|p99|p999)$`), "% of the packets are lost", "RC"},
@@ -25,7 +26,8 @@ var families = []family{
 	{"pacer", "p99 of small READs beside incast", regexp.MustCompile(`^incast_(?P<x>\d+)_(?P<curve>probe_p99)_vs_unpaced$`), "queue pairs that READ", "unpaced"},
 }
 
-// pictures returns those of a table: families first, and then all rows with a baseline.
+// pictures returns those of a table: families first, then all rows with a baseline, and then those
+// that have only a target.
 func (t *table) pictures() (out []template.HTML) {
 	add := func(svg string) {
 		if svg != "" {
@@ -48,6 +50,7 @@ func (t *table) pictures() (out []template.HTML) {
 		for _, unit := range units(t.rows, where) {
 			add(values(t.rows, where, unit))
 		}
+		add(shares(t.rows, where))
 	}
 	return out
 }
@@ -122,6 +125,18 @@ func ratios(rows []row, where string) string {
 		}
 	}
 	return dots("Ratio to the baseline, with its interval ("+where+")", "", []string{"ratio"}, lines, true, 1)
+}
+
+// shares draws the rows that have no baseline as shares of their targets.
+func shares(rows []row, where string) string {
+	var lines []line
+	for _, r := range rows {
+		if r.limit > 0 && r.ours > 0 && r.where() == where {
+			p := point{value: r.ours / r.limit, low: r.low / r.limit, high: r.high / r.limit}
+			lines = append(lines, line{name: r.name, points: []point{p}, note: number(r.ours) + " " + r.unit + ", target " + r.target})
+		}
+	}
+	return dots("Share of the target, with its interval ("+where+")", "", []string{"share"}, lines, true, 1)
 }
 
 // units returns the units in which rows with a baseline are, most frequent use first.

@@ -25,6 +25,8 @@ type row struct {
 	ours, baseline, ratio     float64 // baseline and ratio are 0 if there is none
 	low, high                 float64 // interval of the ratio, or of ours
 	verdict                   string
+	target                    string  // as "<= 4", empty if there is none
+	limit                     float64 // the target's number, of rows without a baseline
 }
 
 // table is a suite's file.
@@ -84,10 +86,13 @@ func (t *table) parse() error {
 			}
 			return v
 		}
-		r := row{name: cell("benchmark"), kernel: cell("kernel"), clock: cell("clock"), unit: cell("unit"), verdict: cell("verdict"),
+		r := row{name: cell("benchmark"), kernel: cell("kernel"), clock: cell("clock"), unit: cell("unit"), verdict: cell("verdict"), target: cell("target"),
 			ours: number(cell("ours")), baseline: number(cell("baseline")), ratio: number(cell("ratio"))}
 		if low, high, ok := strings.Cut(strings.Trim(cell("interval"), "[]"), ","); ok {
 			r.low, r.high = number(low), number(high)
+		}
+		if r.baseline == 0 {
+			r.limit = number(strings.TrimLeft(r.target, "<>= "))
 		}
 		if bad != nil {
 			return bad
