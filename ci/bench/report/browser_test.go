@@ -81,7 +81,7 @@ func TestBrowser(t *testing.T) {
 	run := func(page string, args ...string) string {
 		path := filepath.Join(dir, "page.html")
 		require.NoError(t, os.WriteFile(path, []byte(page), 0o600))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 		args = append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--user-data-dir=" + dir}, args...)
 		var out, complaints bytes.Buffer
