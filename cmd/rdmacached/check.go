@@ -1,34 +1,35 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"net"
-	"net/netip"
 	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/netpath"
 )
 
 // check returns what is wrong with the configuration at path, the files that it names and this host, each with its
 // line and key, as far as that can be said without opening the device.
 func (c *config) check(path string, log *slog.Logger) error {
-	errs := []error{c.checkHost()}
 	_, err := c.gateway()
-	errs = append(errs, err)
+	errs := []error{err}
 	if len(c.Tenants) == 0 {
 		s, err := c.server(log)
 		errs = append(errs, ofKey("key", err), checkServer("", s))
 	}
-	all := server.Config{}
+	all, revoked := server.Config{}, 0
 	for _, name := range slices.Sorted(maps.Keys(c.Tenants)) {
 		t, err := c.tenant(name, log)
 		if c.revokes(&t) {
+			revoked++
 			continue
 		}
 		prefix := "tenants." + name + "."
@@ -44,6 +45,10 @@ func (c *config) check(path string, log *slog.Logger) error {
 	if errors.Join(errs...) == nil {
 		errs = append(errs, ofKey("memory", all.CheckHost()))
 	}
+	if err = c.checkAddresses(); err == nil && (len(c.Tenants) == 0 || revoked < len(c.Tenants)) {
+		err = c.checkDevice()
+	}
+	errs = append(errs, err)
 	for i := range errs {
 		if errs[i] != nil {
 			errs[i] = fmt.Errorf("%s: %w", path, locate(c.text, errs[i]))
@@ -52,8 +57,8 @@ func (c *config) check(path string, log *slog.Logger) error {
 	return errors.Join(errs...)
 }
 
-// checkHost returns an error if this host has not the device, or not an address.
-func (c *config) checkHost() error {
+// checkAddresses returns an error if this host has not an address.
+func (c *config) checkAddresses() error {
 	for _, a := range [...]struct{ key, address string }{{"listen", c.Listen}, {"gateway.listen", c.Gateway.Listen}, {"metrics", c.Metrics}} {
 		if host, _, err := net.SplitHostPort(a.address); err == nil && host != "" {
 			l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
@@ -66,12 +71,21 @@ func (c *config) checkHost() error {
 			_ = l.Close()
 		}
 	}
+	return nil
+}
+
+// checkDevice returns an error if this host has not the device, or if the address to listen at leads to none.
+func (c *config) checkDevice() error {
 	if c.Device == "" {
-		host, _, err := net.SplitHostPort(c.Listen)
-		if a, notIP := netip.ParseAddr(host); err == nil && (host == "" || notIP == nil && a.IsUnspecified()) {
-			return ofKey("listen", errors.New(`an address of all devices: name one in "device"`))
+		a, err := net.ResolveTCPAddr("tcp", c.Listen)
+		switch {
+		case err != nil:
+		case a.IP == nil || a.IP.IsUnspecified():
+			err = errors.New(`an address of all devices: name one in "device"`)
+		default:
+			_, err = netpath.LookupAddr(context.Background(), a.AddrPort().Addr().Unmap())
 		}
-		return nil
+		return ofKey("listen", err)
 	}
 	devices, err := verbs.Devices()
 	if err != nil {

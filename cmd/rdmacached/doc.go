@@ -5,7 +5,7 @@
 //	rdmacached -config /etc/rdmacached.json -check   # is the file right, for this host?
 //
 // With -check it looks at the files that the configuration names, and at the host's memory, addresses, snapshot
-// folder and the device, if one is named; it opens none. With -version it prints what it was built from.
+// folder and device, which it does not open. With -version it prints what it was built from.
 // rdmacached.service is a systemd unit, docs/cache.md a guide. Everything but "listen" is optional:
 //
 //	{
