@@ -17,7 +17,8 @@ import (
 )
 
 // check returns what is wrong with the configuration at path, the files that it names and this host, each with its
-// line and key, as far as that can be said without opening the device.
+// line and key, as far as that can be said without opening the device. It is a [configError] unless all that is wrong
+// is that an address or the device is missing, which may come later.
 func (c *config) check(path string, log *slog.Logger) error {
 	_, err := c.gateway()
 	errs := []error{err}
@@ -45,10 +46,18 @@ func (c *config) check(path string, log *slog.Logger) error {
 	if errors.Join(errs...) == nil {
 		errs = append(errs, ofKey("memory", all.CheckHost()))
 	}
+	wrong := c.located(path, errs...)
 	if err = c.checkAddresses(); err == nil && (len(c.Tenants) == 0 || revoked < len(c.Tenants)) {
 		err = c.checkDevice()
 	}
-	errs = append(errs, err)
+	if err = errors.Join(wrong, c.located(path, err)); wrong != nil {
+		return configError{err}
+	}
+	return err
+}
+
+// located joins errors of the configuration at path, each with its line.
+func (c *config) located(path string, errs ...error) error {
 	for i := range errs {
 		if errs[i] != nil {
 			errs[i] = fmt.Errorf("%s: %w", path, locate(c.text, errs[i]))

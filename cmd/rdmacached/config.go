@@ -99,15 +99,20 @@ func (h *huge) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// readConfig reads the configuration file. What it does not know is an error.
+// configError is an error of the configuration or of a file that it names: the next start would find it again.
+type configError struct{ error }
+
+func (e configError) Unwrap() error { return e.error }
+
+// readConfig reads the configuration file. What it does not know is an error. Each is a [configError].
 func readConfig(path string) (config, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return config{}, err
+		return config{}, configError{err}
 	}
 	c, err := parseConfig(b)
 	if err != nil {
-		return config{}, fmt.Errorf("%s: %w", path, err)
+		return config{}, configError{fmt.Errorf("%s: %w", path, err)}
 	}
 	return c, nil
 }

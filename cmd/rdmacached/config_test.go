@@ -169,7 +169,9 @@ func TestConfigErrorsHaveLines(t *testing.T) {
 	require.NoError(t, err, "names of tenants differ in case")
 	file := filepath.Join(t.TempDir(), "rdmacached.json")
 	require.NoError(t, os.WriteFile(file, []byte(`{"listen": ":1", "memory": "x"}`), 0o600))
-	require.ErrorContains(t, start(t.Context(), file, true, nil), file+`: line 1: "memory": "x" is no number`)
+	err = start(t.Context(), file, true, nil)
+	require.ErrorContains(t, err, file+`: line 1: "memory": "x" is no number`)
+	require.Equal(t, 78, exitStatus(err))
 }
 
 // requireRight requires that -check finds nothing wrong but the want of a device, which these tests have
@@ -183,6 +185,7 @@ func requireRight(t *testing.T, err error) {
 	require.ErrorIs(t, err, netpath.ErrNotRDMA)
 	require.ErrorContains(t, err, `line 1: "listen": `)
 	require.NotContains(t, err.Error(), "\n", "one error")
+	require.Equal(t, 1, exitStatus(err), "the device may come later")
 }
 
 // What -check finds right is not refused when the daemon begins.
@@ -213,8 +216,8 @@ func TestCheck(t *testing.T) {
 		err := start(t.Context(), file, true, nil)
 		require.ErrorContains(t, err, why, text)
 		require.ErrorContains(t, err, file+": ")
-		err = start(t.Context(), write("config", `{"listen": "127.0.0.1:0", `+text+`}`), false, nil)
-		require.Error(t, err, text)
+		require.Equal(t, 78, exitStatus(err), text)
+		require.Equal(t, err, start(t.Context(), file, false, nil), "the daemon does not start")
 	}
 	half := strconv.FormatUint(machineMemory(t)/3*2, 10)
 	require.ErrorContains(t, start(t.Context(), write("config", `{"listen": "127.0.0.1:1", "memory": `+half+`, "tenants": {"red": {"key": "`+key+`"}, "blue": {"key": "`+key+`"}}}`), true, nil), "this host has")
@@ -246,8 +249,11 @@ func TestCheckErrorsHaveLines(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte("{"+text+"}"), 0o600))
 		require.ErrorContains(t, start(t.Context(), file, true, nil), file+": "+want, text)
 	}
+	require.NoError(t, os.WriteFile(file, []byte(`{"listen": "192.0.2.1:1"}`), 0o600))
+	require.Equal(t, 1, exitStatus(start(t.Context(), file, false, nil)), "the address may come later")
 	require.NoError(t, os.WriteFile(file, []byte("{\"listen\": \"127.0.0.1:1\",\n\"lease\": \"1ms\",\n\"gateway\": {\"listen\": \"192.0.2.1:1\"}}"), 0o600))
 	err := start(t.Context(), file, true, nil)
+	require.Equal(t, 78, exitStatus(err))
 	require.ErrorContains(t, err, file+`: line 2: "lease"`)
 	require.ErrorContains(t, err, file+`: line 3: "gateway.listen"`)
 }

@@ -4,8 +4,9 @@
 //	rdmacached -config /etc/rdmacached.json
 //	rdmacached -config /etc/rdmacached.json -check   # is the file right, for this host?
 //
-// With -check it looks at the files that the configuration names, and at the host's memory, addresses, snapshot
-// folder and device, which it does not open. With -version it prints what it was built from.
+// With -check it looks at the files that the configuration names, and at the host's memory, addresses, snapshot folder
+// and device, which it does not open; so does every start. The exit status is 78 if the configuration is wrong, and
+// 1 if only an address or the device is missing, which may come later. With -version it prints what it was built from.
 // rdmacached.service is a systemd unit, docs/cache.md a guide. Everything but "listen" is optional:
 //
 //	{
@@ -45,8 +46,7 @@
 //     space: at least 16 bytes. Without a key every client is admitted.
 //   - "snapshot" is a file that the daemon writes when it ends, in a folder that must exist.
 //   - "clients" is how many RDMA clients there may be at a time, with a key; by default any number.
-//   - "dc" makes a target by which clients READ that have no queue pair here, "responders" of them at
-//     a time. By default there is none.
+//   - "dc" makes a target by which clients READ that have no queue pair here, "responders" of them at a time; by default none.
 //   - "users" of the gateway is a file with a line "name:password" for each user; clients then have
 //     to give one. With a certificate the gateway speaks TLS 1.3 only.
 //   - "metrics" is the address of Prometheus's /metrics, of /healthz, and of rdmactl cache.

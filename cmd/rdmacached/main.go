@@ -62,8 +62,16 @@ func untilSignal() context.Context {
 func end(err error) {
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "rdmacached:", err)
-		os.Exit(1)
+		os.Exit(exitStatus(err))
 	}
+}
+
+// exitStatus returns EX_CONFIG of sysexits.h for a wrong configuration: rdmacached.service does not try again then.
+func exitStatus(err error) int {
+	if _, ok := errors.AsType[configError](err); ok {
+		return 78
+	}
+	return 1
 }
 
 func start(ctx context.Context, path string, check bool, hup <-chan os.Signal) error {
@@ -77,6 +85,9 @@ func start(ctx context.Context, path string, check bool, hup <-chan os.Signal) e
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: c.Log}))
 	if check {
 		return c.check(path, log)
+	}
+	if err = c.check(path, slog.New(slog.DiscardHandler)); err != nil {
+		return err
 	}
 	return run(ctx, &c, log, hup, nil)
 }

@@ -44,6 +44,8 @@ func TestUnit(t *testing.T) {
 	unit := filepath.Join(t.TempDir(), "rdmacached.service")
 	const program = "/usr/local/bin/rdmacached"
 	require.Contains(t, string(b), "ExecStart="+program+" ")
+	require.Contains(t, string(b), "\nRestartPreventExitStatus=78\n")
+	require.NotContains(t, string(b), "ExecStartPre=", "systemd looks at the status of ExecStart alone")
 	require.NoError(t, os.WriteFile(unit, []byte(strings.ReplaceAll(string(b), program, self)), 0o600))
 	out, err := exec.Command(analyze, "verify", "--man=no", unit).CombinedOutput()
 	require.NoError(t, err, "%s", out)
