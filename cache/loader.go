@@ -231,7 +231,7 @@ func (l *Loader) reserve(ctx context.Context, key []byte) (it Item, r *reservati
 			return it, r, ctx.Err()
 		case errors.Is(err, ErrNoMemory), errors.Is(err, ErrOutcomeUnknown):
 			return it, r, ErrNotFound
-		case !errors.Is(err, errReserved), time.Since(begun) > 2*l.cfg.LoadTime:
+		case !errors.Is(err, errReserved), time.Since(begun)/2 > l.cfg.LoadTime:
 			return it, r, err
 		}
 		if n == 0 {

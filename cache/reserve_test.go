@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -135,6 +136,20 @@ func TestLoaderDies(t *testing.T) {
 			require.Less(t, time.Since(begun), 2*time.Second+2*lastLook+100*time.Millisecond, "none waits longer")
 		})
 	}
+}
+
+// No LoadTime is too long: twice of it does not overflow to a time that is over already.
+func TestLoaderWaitsForAnyTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newReserving()
+		_, _, err := s.reserve(t.Context(), []byte("key"), time.Hour)
+		require.NoError(t, err)
+		begun := time.Now()
+		l := NewLoader(s, LoaderConfig{LoadTime: math.MaxInt64})
+		_, err = l.Load(t.Context(), []byte("key"), 0, func(context.Context) (Item, error) { return Item{Value: []byte("value")}, nil })
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, time.Since(begun), time.Hour)
+	})
 }
 
 // A load that fails, panics or is given up lets the next loader begin at once.
