@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,6 +38,7 @@ type endpoint struct {
 	mu   sync.Mutex  // of what follows
 	conn *connection // nil: none that is made, or has been
 	why  string      // there is no connection to the member; empty: there is one, or it is not known
+	asks bool        // the member has asked for a certificate, and there is none for it
 }
 
 // connection is a client of a member of etcd, which has been made when done is closed.
@@ -63,7 +65,7 @@ func openStore(cfg *Config, timeout time.Duration) *store {
 		ctx, stop := context.WithCancel(context.Background())
 		e := &endpoint{stop: stop} // which knows why a dial with a user has failed before the call ends that waits for it
 		e.cfg = clientv3.Config{
-			Endpoints: []string{address}, TLS: cfg.TLS, Username: cfg.User, Password: cfg.Password, Context: ctx,
+			Endpoints: []string{address}, TLS: e.tls(cfg.TLS), Username: cfg.User, Password: cfg.Password, Context: ctx,
 			DialTimeout: timeout * 7 / 8, Logger: zap.NewNop(), DialKeepAliveTime: cfg.TTL, DialKeepAliveTimeout: cfg.TTL / 4,
 			DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
 				Backoff:           backoff.Config{BaseDelay: timeout, Multiplier: 1.5, Jitter: 0.2, MaxDelay: cfg.TTL},
@@ -73,6 +75,27 @@ func openStore(cfg *Config, timeout time.Duration) *store {
 		s.endpoints = append(s.endpoints, e)
 	}
 	return s
+}
+
+// tls returns a configuration of TLS that notes when the member asks for a certificate in vain. After that it ends the
+// connection, of which the client may read no more than "broken pipe".
+func (e *endpoint) tls(cfg *tls.Config) *tls.Config {
+	if cfg = cfg.Clone(); cfg == nil {
+		cfg = &tls.Config{}
+	}
+	all := cfg.Certificates
+	cfg.GetClientCertificate = func(asked *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		for i := range all {
+			if asked.SupportsCertificate(&all[i]) == nil {
+				return &all[i], nil
+			}
+		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.asks = true
+		return &tls.Certificate{}, nil
+	}
+	return cfg
 }
 
 // connect returns the client. With a user it is made when the member of etcd has replied: connect waits for that until
@@ -116,7 +139,7 @@ func (e *endpoint) note(ctx context.Context, method string, req, reply any, conn
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.why = why
+	e.why, e.asks = why, e.asks && err != nil
 	return err
 }
 
@@ -124,10 +147,16 @@ func (e *endpoint) note(ctx context.Context, method string, req, reply any, conn
 func (e *endpoint) explain(err error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.why == "" || !errors.Is(err, context.DeadlineExceeded) {
+	if !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return fmt.Errorf("%w: %s", err, e.why)
+	if e.asks {
+		err = fmt.Errorf("%w: it asks for a client certificate, and there is none that it accepts", err)
+	}
+	if e.why != "" {
+		err = fmt.Errorf("%w: %s", err, e.why)
+	}
+	return err
 }
 
 func (e *endpoint) close() error {
@@ -157,6 +186,7 @@ func (s *store) close() error {
 // executed, or may be executed later.
 func (s *store) do(ctx context.Context, compare []clientv3.Cmp, others []clientv3.Op, ops ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {
 	first := s.at.Load()
+	var errs []error // of each member
 	for i := range uint32(len(s.endpoints)) {
 		n := (first + i) % uint32(len(s.endpoints))
 		if resp, err = s.doAt(ctx, n, compare, others, ops); err == nil {
@@ -166,8 +196,9 @@ func (s *store) do(ctx context.Context, compare []clientv3.Cmp, others []clientv
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
+		errs = append(errs, fmt.Errorf("%s: %w", s.endpoints[n].cfg.Endpoints[0], err))
 	}
-	return nil, fmt.Errorf("cluster: etcd: %w", err)
+	return nil, fmt.Errorf("cluster: etcd: %w", errors.Join(errs...))
 }
 
 // doAt is do at one member.

@@ -63,6 +63,22 @@ func TestConnectEndsWithItsContext(t *testing.T) {
 	require.NoError(t, s.close())
 }
 
+// An error has what is wrong with each member of etcd.
+func TestErrorsOfAllEtcds(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	refused := "http://" + l.Addr().String()
+	require.NoError(t, l.Close())
+	silent := silentEtcd(t)
+	s := openStore(&Config{Name: "test", Etcd: []string{refused, silent}, TTL: minTTL}, minTTL/4)
+	defer s.close()
+	_, err = s.read(t.Context())
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "connection refused")
+	require.ErrorContains(t, err, refused+": ")
+	require.ErrorContains(t, err, silent+": ")
+}
+
 // A connection that fails is made anew for the next call.
 func TestConnectTriesAgain(t *testing.T) {
 	s := openStore(&Config{Name: "test", Etcd: []string{silentEtcd(t)}, User: "u", Password: "p", TTL: minTTL}, 10*time.Millisecond)

@@ -80,7 +80,7 @@ func TestSimulatedSecureEtcd(t *testing.T) {
 		says string
 	}{
 		"b": {with(other, "secret"), "certificate signed by unknown authority"},
-		"c": {with(&tls.Config{RootCAs: secure.RootCAs}, "secret"), "deadline exceeded: "},
+		"c": {with(&tls.Config{RootCAs: secure.RootCAs}, "secret"), "asks for a client certificate"},
 		"d": {with(secure, "wrong"), "authentication failed"},
 	} {
 		var log lines
