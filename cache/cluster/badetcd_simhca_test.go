@@ -5,6 +5,7 @@ package cluster_test
 import (
 	"bytes"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -148,11 +149,13 @@ func (l *lines) Write(b []byte) (int, error) {
 	return l.all.Write(b)
 }
 
-func (l *lines) has(text string) bool {
+func (l *lines) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return bytes.Contains(l.all.Bytes(), []byte(text))
+	return l.all.String()
 }
+
+func (l *lines) has(text string) bool { return strings.Contains(l.String(), text) }
 
 // A server whose key is not that of the others gets no shards, and says why.
 func TestSimulatedMemberWithAnotherKey(t *testing.T) {
