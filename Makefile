@@ -128,7 +128,7 @@ mutate: setup
 # The same tests with a longer time; or, for MINUTES, fault tests in random order, of which SEED
 # repeats a round.
 torture: setup
-	@RXELAB_BOOTS=200 $(RUN) $(if $(MINUTES),-torture $(MINUTES)m $(if $(SEED),-seed $(SEED)) -only 'guest-13|simulated',-long -only 'unit|guest|device|simulated-programs')
+	@RXELAB_BOOTS=200 $(RUN) $(if $(MINUTES),-torture $(MINUTES)m $(if $(SEED),-seed $(SEED)) -only 'guest-13|simulated',-long -only 'unit|guest|device|simulated-(programs|cluster|pacer)')
 
 # The device tests, in guests of one kernel and on simulated devices, ten times beside six
 # busy loops: what fails more than once is not chance.
