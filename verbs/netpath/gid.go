@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"net/netip"
-	"os"
 	"path"
 	"strconv"
 	"strings"
@@ -29,13 +28,13 @@ type GID struct {
 // It reads the table from files in /sys, one entry after the other, up to the right one,
 // which is usually one of the first few; if there is none, it reads the whole table.
 func (n Netdev) FindGID(ctx context.Context, addr netip.Addr) (GID, error) {
-	return findGID(ctx, infiniband(sysClass()), n, addr)
+	sys := infiniband(sysClass())
+	defer sys.close()
+	return findGID(ctx, sys, n, addr)
 }
 
 // sysClass is the folder that has one for each RDMA device.
 func sysClass() string { return sysroot.Root() + "/class/infiniband" }
-
-func infiniband(dir string) fs.FS { return os.DirFS(dir) }
 
 func findGID(ctx context.Context, sys fs.FS, n Netdev, addr netip.Addr) (GID, error) {
 	const op = "find the GID of"

@@ -74,7 +74,9 @@ func (h *host) ports(ctx context.Context, of ifaces) ([]rdmaPort, tabled, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	tables, err := readTables(ctx, infiniband(sysClass()), h.unsure(of, ports))
+	sys := infiniband(sysClass())
+	defer sys.close()
+	tables, err := readTables(ctx, sys, h.unsure(of, ports))
 	return ports, tables, err
 }
 
