@@ -111,11 +111,10 @@ var acts = []act{
 			"go test ./...",
 			"SIMHCA=mlx5@yours,mlx5@yours go test -tags simhca ./...",
 		},
-		// The job yourmodule runs it on simulated devices.
+		// The job yourmodule runs it on simulated devices, and the lab of another module in a guest.
 		script: `cd examples/yourmodule && export GOWORK=off
-			go test -count=1 ./...
-			go test -count=1 -v -exec $rxelab ./...`,
-		want: []string{"ok  \texample.com/yourmodule", "--- PASS: TestBoard"},
+			go test -count=1 ./...`,
+		want: []string{"ok  \texample.com/yourmodule"},
 	},
 	{
 		name: "integrations",
@@ -165,28 +164,50 @@ var acts = []act{
 		},
 		script: `CGO_ENABLED=0 GOBIN=$tmp/bin go install ./ci/rxelab
 			export PATH=$tmp/bin:$PATH
-			mkdir $tmp/other && cd $tmp/other
+			export GOWORK=off goverbs=$PWD
+			cp -r examples/yourmodule $tmp/other && cd $tmp/other
+			go mod edit -replace github.com/goverbs/goverbs=$goverbs
 			printf '#!/bin/sh\necho this is host $LAB_HOST\n' > program && chmod +x program
-			printf 'module other\n' > go.mod
-			printf 'package other\nimport ("os"; "testing")\nfunc TestDevice(t *testing.T) {\n\tif _, err := os.Stat("/sys/class/infiniband/rxe0"); err != nil { t.Fatal(err) }\n}\n' > other_test.go
 			rxelab -kernel 6.12 -topo hosts=2 -all -- ./program
-			go test -exec rxelab ./...`,
-		want: []string{"this is host 0", "this is host 1", "ok  \tother"},
+			go test -exec rxelab -count=1 -v ./...`,
+		want: []string{"this is host 0", "this is host 1", "--- PASS: TestBoard", "ok  \texample.com/yourmodule"},
 	},
+	// In one guest, one after the other: what is in use on hardware, and a cache.
 	{
-		name: "cache",
+		name: "hardware and cache",
 		commands: []string{
+			"go build -o build/rdmactl ./cmd/rdmactl",
+			"go build -o build/rdmabench ./cmd/rdmabench",
+			"build/rdmactl devices",
+			"build/rdmactl path 10.0.0.2",
+			"build/rdmactl doctor",
+			"build/rdmactl doctor -run mlx5_0",
+			"build/rdmactl -json doctor -run mlx5_0 > report.json",
+			"build/rdmabench read_lat -d mlx5_0 -s 64",
+			"build/rdmabench read_lat -d mlx5_0 -s 64 -json 10.0.0.1",
 			"go build -o build/rdmacached ./cmd/rdmacached",
 			"build/rdmacached -config rdmacached.json",
 			"build/rdmacached proxy -server 10.77.0.2:7481 -listen 127.0.0.1:11211",
 			"build/rdmactl cache 10.77.0.2:9481",
 		},
 		// The configuration is the document's.
-		script: `go build -o build/rdmacached ./cmd/rdmacached
-			go build -o build/rdmactl ./cmd/rdmactl
+		script: `go build -o build/rdmactl ./cmd/rdmactl
+			go build -o build/rdmabench ./cmd/rdmabench
+			go build -o build/rdmacached ./cmd/rdmacached
 			sed -n '/^[` + "`" + `]*json$/,/^[` + "`" + `]*$/p' docs/cache.md | sed 1d | sed '$d' > $tmp/rdmacached.json
 			$rxelab -- bash -e -c '
+				build/rdmactl devices
+				build/rdmactl path 10.77.0.2
+				build/rdmactl doctor || echo doctor found something
+				build/rdmactl doctor -run rxe0
+				(cd $(mktemp -d)
+				$OLDPWD/build/rdmactl -json doctor -run rxe0 > report.json
+				grep -c works report.json)
+				build/rdmabench read_lat -d rxe1 -s 64 &
+				build/rdmabench read_lat -d rxe0 -s 64 -json 10.77.0.2
+				wait
 				build/rdmacached -config '$tmp'/rdmacached.json &
+				server=$!
 				until exec 3<>/dev/tcp/10.77.0.2/11211; do sleep 0.1; done
 				printf "set colour 0 0 4\r\nblue\r\nget colour\r\nquit\r\n" >&3
 				cat <&3
@@ -195,9 +216,9 @@ var acts = []act{
 				until exec 3<>/dev/tcp/127.0.0.1/11211; do sleep 0.1; done
 				printf "append colour 0 0 3\r\nish\r\nget colour\r\nquit\r\n" >&3
 				cat <&3
-				kill %1 %2
+				kill $server $!
 				wait'`,
-		want: []string{"STORED", "VALUE colour 0 4\nblue\nEND", "10.77.0.2:7481  serving", "VALUE colour 0 7\nblueish\nEND"},
+		want: []string{"rdma mtu", "works", `"test":"read_lat"`, "STORED", "VALUE colour 0 4\nblue\nEND", "10.77.0.2:7481  serving", "VALUE colour 0 7\nblueish\nEND"},
 	},
 	{
 		name: "cluster",
@@ -241,35 +262,6 @@ var acts = []act{
 				grep -c '"result": "works"' build/report.json
 			done`,
 		want: []string{"build/report.json: "},
-	},
-	{
-		name: "hardware",
-		commands: []string{
-			"go build -o build/rdmactl ./cmd/rdmactl",
-			"go build -o build/rdmabench ./cmd/rdmabench",
-			"build/rdmactl devices",
-			"build/rdmactl path 10.0.0.2",
-			"build/rdmactl doctor",
-			"build/rdmactl doctor -run mlx5_0",
-			"build/rdmactl -json doctor -run mlx5_0 > report.json",
-			"build/rdmabench read_lat -d mlx5_0 -s 64",
-			"build/rdmabench read_lat -d mlx5_0 -s 64 -json 10.0.0.1",
-		},
-		script: `go build -o build/rdmactl ./cmd/rdmactl
-			go build -o build/rdmabench ./cmd/rdmabench
-			$rxelab -- sh -e -c '
-				build/rdmactl devices
-				build/rdmactl path 10.77.0.2
-				build/rdmactl doctor || echo doctor found something
-				build/rdmactl doctor -run rxe0
-				cd $(mktemp -d)
-				$OLDPWD/build/rdmactl -json doctor -run rxe0 > report.json
-				grep -c works report.json
-				cd $OLDPWD
-				build/rdmabench read_lat -d rxe1 -s 64 &
-				build/rdmabench read_lat -d rxe0 -s 64 -json 10.77.0.2
-				wait'`,
-		want: []string{"rdma mtu", "works", `"test":"read_lat"`},
 	},
 }
 
