@@ -16,13 +16,16 @@ DEVICE  := $(or $(RDMA_DEVICE),$(firstword $(notdir $(wildcard /sys/class/infini
 PACKAGES := gcc libc6-dev libibverbs-dev librdmacm-dev ibverbs-providers rdma-core rdmacm-utils ibverbs-utils perftest iproute2 kmod \
 	ca-certificates memcached $(if $(if $(CLUSTER),,$(DEVICE)),,qemu-system-x86 xz-utils)
 
+# What is to be built: all, unless a target says otherwise.
+MODULES :=
+
 .PHONY: all setup lint unit simhca simulated simulated-newer simulated-preloaded simulated-fabric simulated-ucx sanitized headers device report test compat mutate torture soak demo bench lab deb sbom clean
 
 all: $(LAB)
 	$(GO) build ./...
 
 setup:
-	@sh ci/setup.sh $(PACKAGES)
+	@MODULES='$(MODULES)' sh ci/setup.sh $(PACKAGES)
 
 # One static program is launcher and init process of the guests.
 $(LAB): setup
@@ -139,6 +142,7 @@ soak: setup
 # Two hosts, one of which serves its memory to the other, and then a cache. With SIM=1 they are
 # processes on simulated devices, and a cluster of servers on an etcd follows. With CLUSTER=1 that
 # cluster is on three hosts, which have nothing else to do: emulated, they take minutes.
+demo: MODULES := ./ci/rxelab ./ci/demo $(if $(SIM)$(CLUSTER),./cmd/rdmacached)
 demo: $(if $(SIM),setup build/simhca.so,$(LAB))
 	@$(GO) build -o build/ ./ci/demo $(if $(SIM)$(CLUSTER),./cmd/rdmacached)
 ifneq ($(SIM),)
