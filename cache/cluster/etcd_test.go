@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"net"
 	"sync"
@@ -77,6 +78,22 @@ func TestErrorsOfAllEtcds(t *testing.T) {
 	require.ErrorContains(t, err, "connection refused")
 	require.ErrorContains(t, err, refused+": ")
 	require.ErrorContains(t, err, silent+": ")
+}
+
+// A user's configuration of TLS is asked for certificates as before, and without one there is no TLS.
+func TestEndpointKeepsTLS(t *testing.T) {
+	e := &endpoint{}
+	require.Nil(t, e.tls(nil))
+	mine := &tls.Certificate{Certificate: [][]byte{{1}}}
+	cfg := e.tls(&tls.Config{GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return mine, nil }})
+	got, err := cfg.GetClientCertificate(&tls.CertificateRequestInfo{})
+	require.NoError(t, err)
+	require.Same(t, mine, got)
+	require.False(t, e.asks)
+	got, err = e.tls(&tls.Config{}).GetClientCertificate(&tls.CertificateRequestInfo{})
+	require.NoError(t, err)
+	require.Empty(t, got.Certificate)
+	require.True(t, e.asks)
 }
 
 // A connection that fails is made anew for the next call.
