@@ -57,10 +57,13 @@ func rates(clock string) []harness.Benchmark {
 			on((*manyTargets).dcRate), harness.Side{Name: "1000 RC connections", Run: on((*manyTargets).rcRate)})
 	}
 	skewed := func() func() int { return rig.Zipf(targetCount, 0.99, 3) }
-	uniform := func() func() int {
-		r := rand.New(rand.NewPCG(1, 2))
-		return func() int { return r.IntN(targetCount) }
+	uniformOf := func(n int) func() func() int {
+		return func() func() int {
+			r := rand.New(rand.NewPCG(1, 2))
+			return func() int { return r.IntN(n) }
+		}
 	}
+	uniform := uniformOf(targetCount)
 	// The wall clock has a target of its own.
 	skewedTarget, uniformTarget := measure.AtLeast(0.8), measure.AtLeast(0.7)
 	if clock == harness.Wall {
@@ -78,6 +81,9 @@ func rates(clock string) []harness.Benchmark {
 		rate("targets_1000_zipf_rate_64", apart, 64, skewed, nil),
 		rate("targets_1000_zipf_rate_4000", apart, 4000, skewed, nil),
 		judged("targets_1000_uniform_rate", uniform, uniformTarget),
+		// The others are open and idle. At most half of what each may have is outstanding.
+		rate("targets_10_uniform_rate", apart, 10*perTarget/2, uniformOf(10), nil),
+		rate("targets_100_uniform_rate", apart, 1000, uniformOf(100), nil),
 		withDead(apart),
 		harness.Plain(harness.Figure{Name: "targets_1000_qps", Unit: "QPs", Target: measure.AtMost(32)}, instructions,
 			apart.Pass(func(m *manyTargets, _ context.Context) (float64, error) { return m.queuePairs() })),
