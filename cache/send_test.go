@@ -79,7 +79,7 @@ func newNarrowSession(t *testing.T, n *narrow) *session {
 // in which they were begun, however many goroutines call.
 func TestRequestsAreSentOnceAndInOrder(t *testing.T) {
 	const callers, each = 8, 100
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for _, every := range []int{0, 1, 2, 7} {
 		n := &narrow{replies: make(chan []byte, callers*each+1), every: every}
@@ -109,7 +109,7 @@ func TestRequestsAreSentOnceAndInOrder(t *testing.T) {
 
 // A single caller needs no goroutine that sends.
 func TestOneCallerSendsForItself(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	s := newNarrowSession(t, &narrow{replies: make(chan []byte, 1)})
 	s.running.Go(func() { s.end(s.receive()) })

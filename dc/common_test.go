@@ -56,7 +56,7 @@ func TestTimeout(t *testing.T) {
 		require.NoError(t, err)
 	}
 	var cs []dc.Completion
-	require.Eventually(t, func() bool { cs = append(cs, ended(t, i)...); return len(cs) > 0 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { cs = append(cs, ended(t, i)...); return len(cs) > 0 }, time.Minute, time.Millisecond)
 	require.Len(t, cs, 1)
 	require.EqualValues(t, 1, cs[0].ID)
 	require.ErrorIs(t, cs[0].Err, dc.ErrTimeout)
@@ -266,7 +266,7 @@ func TestForgottenPeers(t *testing.T) {
 	complete(0, 0, verbs.WCSuccess)
 	require.Len(t, ended(t, i), 1)
 	require.NoError(t, i.Forget(p))
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for name, call := range map[string]func() error{
 		"Attach":   func() error { return i.Attach(ctx, p) },
@@ -303,7 +303,7 @@ func TestCloseEndsWaits(t *testing.T) {
 		wait(func() error { return i.Do(context.Background(), p, writeOf(1)) })
 		wait(func() error { _, err := i.Wait(context.Background(), make([]dc.Completion, 1)); return err })
 	}
-	require.Eventually(t, func() bool { return p.Stats().Posted == 3 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return p.Stats().Posted == 3 }, time.Minute, time.Millisecond)
 	wait(func() error { return i.Flush(context.Background(), p) })
 	time.Sleep(5 * time.Millisecond)
 	require.NoError(t, i.Close())

@@ -123,7 +123,7 @@ func doTakesBack(t *testing.T) (took time.Duration, aborted int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- i.Do(ctx, p, Request{}) }()
-	require.Eventually(t, func() bool { return p.Stats().Posted == 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return p.Stats().Posted == 1 }, time.Minute, time.Millisecond)
 	cancel()
 	var left *verbs.InFlightError
 	select {
@@ -131,7 +131,7 @@ func doTakesBack(t *testing.T) (took time.Duration, aborted int) {
 		require.ErrorIs(t, err, context.Canceled)
 		require.ErrorAs(t, err, &left)
 		require.NoError(t, left.Err())
-	case <-time.After(5 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("Do waits for the device")
 	}
 	begin := time.Now()
@@ -139,7 +139,7 @@ func doTakesBack(t *testing.T) (took time.Duration, aborted int) {
 	select {
 	case <-left.Done():
 		require.ErrorIs(t, left.Err(), context.Canceled)
-	case <-time.After(5 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("a request that waits for its target is waited for")
 	}
 	took = time.Since(begin)
@@ -162,7 +162,7 @@ func TestDoWaitsForDevice(t *testing.T) {
 			i, h, p := newHeld(t, InitiatorConfig{})
 			done, ended := make(chan error, 1), make(chan error, 2)
 			go func() { done <- i.Do(context.Background(), p, Request{}) }()
-			require.Eventually(t, func() bool { return p.Stats().Posted == 1 }, 5*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return p.Stats().Posted == 1 }, time.Minute, time.Millisecond)
 			for range 2 {
 				go func() { ended <- end(i) }()
 			}
@@ -229,7 +229,7 @@ func TestReturnedRequestsEndInTime(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, h.waited)
 	h.giveBack(i, p)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	cs := make([]Completion, 2)
 	n, err := i.Wait(ctx, cs)

@@ -199,7 +199,7 @@ func TestInitiatorFallsSilent(t *testing.T) {
 	}
 	require.EqualValues(t, 1, target.Stats().Expired)
 	// The old session is refused, and a new one made.
-	require.Eventually(t, func() bool { return i.Stats().Live == 0 }, 5*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return i.Stats().Live == 0 }, time.Minute, 20*time.Millisecond)
 	do(t, i, resolve(t, i, target, 0), a.write(2, b, 0))
 }
 

@@ -48,7 +48,7 @@ func TestReceivesOfEndedSessions(t *testing.T) {
 	for id := range uint64(second) {
 		standin.Receive(aReceiver, first+id, 0, nil)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var got []Received
 	for rs := make([]Received, 7); len(got) < first+second; {
@@ -118,7 +118,7 @@ func TestReceivesInHand(t *testing.T) {
 func TestReceivesWakeWhoWaits(t *testing.T) {
 	b := newTestReceives(t)
 	b.begin(aReceiver, origin{session: 1})
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	got := make(chan Received, 1)
 	b.mu.Lock()

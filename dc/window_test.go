@@ -41,7 +41,7 @@ func TestGivenUpBesideOthers(t *testing.T) {
 		"Cancel": func(i *Initiator, p *Peer) error { _, err := i.Cancel(p, 2); return err },
 		"Forget": (*Initiator).Forget,
 		"Do": func(i *Initiator, p *Peer) error {
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			require.ErrorContains(t, i.Do(ctx, p, Request{}), "no DCI is left")
 			return nil

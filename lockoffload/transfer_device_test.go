@@ -118,8 +118,8 @@ func bankOpens(t *testing.T, lasts time.Duration, spoil func()) {
 		c, rng := clients[i], rand.New(rand.NewPCG(seed, uint64(i)))
 		g.Go(func() error {
 			defer done()
-			for work.Err() == nil {
-				if rng.IntN(10) == 0 {
+			for n := 0; work.Err() == nil; n++ {
+				if n == 0 || rng.IntN(10) == 0 {
 					time.AfterFunc(time.Duration(rng.IntN(5000))*time.Microsecond, func() { _ = c.QP().ToError() })
 					cut.Add(1)
 				}

@@ -129,5 +129,5 @@ func within(t *testing.T) context.Context {
 // idle requires that all credit is back.
 func (r *rig) idle() {
 	r.t.Helper()
-	require.Eventually(r.t, func() bool { return r.p.Stats().Outstanding == 0 && r.p.Stats().Alive == 0 }, 5*time.Second, time.Millisecond, "%+v", r.p.Stats())
+	require.Eventually(r.t, func() bool { return r.p.Stats().Outstanding == 0 && r.p.Stats().Alive == 0 }, time.Minute, time.Millisecond, "%+v", r.p.Stats())
 }

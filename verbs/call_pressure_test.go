@@ -124,7 +124,7 @@ func TestRequesterGoWithoutASlot(t *testing.T) {
 							}
 							require.NoError(t, next.Wait(ctx))
 						}
-					case <-time.After(5 * time.Second):
+					case <-time.After(time.Minute):
 						t.Error("Go hangs")
 					}
 					inTime(t, 5*time.Second, "Close", func() { require.NoError(t, r.Close()) })

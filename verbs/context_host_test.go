@@ -105,7 +105,7 @@ func leave(t *testing.T, r *Requester, name string, call func(context.Context, *
 	done := make(chan error, 1)
 	before := r.credits.Load()
 	go func() { done <- call(ctx, r) }()
-	require.Eventually(t, func() bool { return r.credits.Load() == before-1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.credits.Load() == before-1 }, time.Minute, time.Millisecond)
 	cancel()
 	var err error
 	within(t, 10*time.Second, name, func() { err = <-done })

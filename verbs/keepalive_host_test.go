@@ -78,11 +78,11 @@ func TestKeepAliveBesideAWait(t *testing.T) {
 		_, err := c.Wait(ctx, make([]WC, 1))
 		waits <- err
 	}()
-	require.Eventually(t, func() bool { return len(c.wait.waiter) > 0 }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(c.wait.waiter) > 0 }, time.Minute, time.Millisecond)
 	for range 2 {
-		require.Eventually(t, q.keep.flying.Load, 30*time.Second, time.Millisecond)
+		require.Eventually(t, q.keep.flying.Load, time.Minute, time.Millisecond)
 		standin.Complete(q.Num(), keepAliveID, uint32(WCSuccess)) // and raises no event
-		require.Eventually(t, func() bool { return strings.Contains(standin.Recorded(), "write id=0x6b656570616c6976") }, 30*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Contains(standin.Recorded(), "write id=0x6b656570616c6976") }, time.Minute, time.Millisecond)
 	}
 	cancel()
 	require.ErrorIs(t, <-waits, context.Canceled)

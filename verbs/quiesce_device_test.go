@@ -52,7 +52,7 @@ func TestQuiesce(t *testing.T) {
 			}
 		}()
 		mem := b.MR.Bytes()[:16*size]
-		require.Eventually(t, func() bool { return mem[15*size] > 2 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return mem[15*size] > 2 }, time.Minute, time.Millisecond)
 		time.Sleep(time.Duration(round) * 300 * time.Microsecond)
 		require.NoError(t, b.QP.Quiesce())
 		seen := bytes.Clone(mem)

@@ -150,7 +150,7 @@ func TestReceiversShareAQueue(t *testing.T) {
 		}
 		close(stop)
 		inTime(t, 10*time.Second, "senders", wg.Wait)
-		assert.Eventually(t, func() bool { return got.Load() == sent.Load() }, 5*time.Second, time.Millisecond)
+		assert.Eventually(t, func() bool { return got.Load() == sent.Load() }, time.Minute, time.Millisecond)
 		cancelLong()
 		inTime(t, 10*time.Second, "receivers", rg.Wait)
 		n := sent.Load()

@@ -157,7 +157,7 @@ func (p *peer) line(text string) string {
 	p.t.Helper()
 	_, err := p.nc.Write([]byte(text))
 	require.NoError(p.t, err)
-	require.NoError(p.t, p.nc.SetReadDeadline(time.Now().Add(20*time.Second)))
+	require.NoError(p.t, p.nc.SetReadDeadline(time.Now().Add(stuck)))
 	var got []byte
 	for b := make([]byte, 1); !strings.HasSuffix(string(got), "\n"); {
 		n, err := p.nc.Read(b)

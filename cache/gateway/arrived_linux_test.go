@@ -41,10 +41,10 @@ func TestShutdownCarriesOutWhatHasArrived(t *testing.T) {
 			require.NoError(t, err)
 			<-slow.begun
 			slow.slow.Store(false)
-			require.Eventually(t, func() bool { return unsent(t, raw) == 0 }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return unsent(t, raw) == 0 }, stuck, time.Millisecond)
 			shut := make(chan error, 1)
 			go func() { shut <- s.Shutdown(t.Context()) }()
-			require.Eventually(t, s.draining.Load, 10*time.Second, time.Millisecond)
+			require.Eventually(t, s.draining.Load, stuck, time.Millisecond)
 			close(slow.proceed)
 			require.Equal(t, strings.Repeat("STORED\r\n", sets), p.rest(""))
 			require.NoError(t, <-shut)
@@ -54,7 +54,7 @@ func TestShutdownCarriesOutWhatHasArrived(t *testing.T) {
 
 // A client that does not stop does not keep it.
 func TestShutdownBesideAClientThatGoesOn(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), stuck)
 	defer cancel()
 	s, addr := newServer(t, Config{})
 	p := dial(t, "tcp", addr)

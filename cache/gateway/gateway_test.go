@@ -74,7 +74,7 @@ func TestShutdown(t *testing.T) {
 	require.Equal(t, "END\r\n", idle.ask("get a\r\n"))
 	_, err := half.nc.Write([]byte("set a 0 0 10\r\nhal"))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return s.Stats().Connections == 3 }, 10*time.Second, time.Millisecond, "all are taken in")
+	require.Eventually(t, func() bool { return s.Stats().Connections == 3 }, stuck, time.Millisecond, "all are taken in")
 	slow.slow.Store(true)
 	answer := make(chan string, 1)
 	go func() { answer <- busy.rest("set b 0 0 1\r\nx\r\nget b\r\n") }()

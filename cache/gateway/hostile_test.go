@@ -34,7 +34,7 @@ func (s *counted) StatLines() [][2]string { return nil }
 // gone waits until the gateway has no connection.
 func gone(t *testing.T, s *Server) {
 	t.Helper()
-	require.Eventually(t, func() bool { return s.Stats().Connections == 0 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Stats().Connections == 0 }, stuck, time.Millisecond)
 }
 
 // A client that has gone has no more keys looked up.
@@ -56,17 +56,17 @@ func TestClientLeavesInTheMiddleOfGet(t *testing.T) {
 // closes waits until the other side closes.
 func (p *peer) closes() {
 	p.t.Helper()
-	require.NoError(p.t, p.nc.SetReadDeadline(time.Now().Add(20*time.Second)))
+	require.NoError(p.t, p.nc.SetReadDeadline(time.Now().Add(stuck)))
 	_, err := io.Copy(io.Discard, p.nc)
 	require.NotErrorIs(p.t, err, os.ErrDeadlineExceeded)
 }
 
 // A client that gives no password has no place for long, whatever else it sends, or does not take.
 func TestUnauthenticatedConnectionsHaveToGo(t *testing.T) {
-	_, addr := newServer(t, Config{Users: map[string]string{"ann": "secret"}, Login: time.Second})
+	_, addr := newServer(t, Config{Users: map[string]string{"ann": "secret"}, Login: 3 * time.Second})
 	ann, silent, loud := dial(t, "tcp", addr), dial(t, "tcp", addr), dial(t, "tcp", addr)
 	require.Equal(t, "STORED\r\n", ann.ask("set x 0 0 10\r\nann secret\r\n"))
-	require.NoError(t, loud.nc.SetWriteDeadline(time.Now().Add(20*time.Second)))
+	require.NoError(t, loud.nc.SetWriteDeadline(time.Now().Add(stuck)))
 	for { // no reply is taken
 		if _, err := loud.nc.Write(bytes.Repeat([]byte("get a\r\n"), 10_000)); err != nil {
 			require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
@@ -95,7 +95,7 @@ func served(t *testing.T, cfg Config, users map[string]string, say string, answe
 		c.serve()
 		_ = ours.Close()
 	}()
-	require.NoError(t, theirs.SetDeadline(time.Now().Add(2*time.Minute)))
+	require.NoError(t, theirs.SetDeadline(time.Now().Add(stuck)))
 	said := make(chan struct{})
 	go func() {
 		defer close(said)

@@ -16,7 +16,7 @@ import (
 // expect reads a reply.
 func (p *peer) expect(want string) {
 	p.t.Helper()
-	require.NoError(p.t, p.nc.SetReadDeadline(time.Now().Add(20*time.Second)))
+	require.NoError(p.t, p.nc.SetReadDeadline(time.Now().Add(stuck)))
 	got := make([]byte, len(want))
 	n, err := io.ReadFull(p.nc, got)
 	require.NoError(p.t, err, "%q", got[:n])

@@ -16,6 +16,9 @@ import (
 	"github.com/goverbs/goverbs/cache/kv"
 )
 
+// stuck is how long a test waits for what has to come, on a host that does much else meanwhile.
+const stuck = 2 * time.Minute
+
 // local is a store in this process, behind a lock.
 type local struct {
 	mu    sync.Mutex
@@ -105,7 +108,7 @@ func (p *peer) ask(commands string) string {
 	require.NoError(p.t, err)
 	var got []byte
 	b := make([]byte, 64<<10)
-	require.NoError(p.t, p.nc.SetReadDeadline(time.Now().Add(20*time.Second)))
+	require.NoError(p.t, p.nc.SetReadDeadline(time.Now().Add(stuck)))
 	for !bytes.HasSuffix(got, []byte("MN\r\n")) {
 		n, err := p.nc.Read(b)
 		require.NoError(p.t, err, "%q answered %q", commands, got)
@@ -119,7 +122,7 @@ func (p *peer) rest(commands string) string {
 	p.t.Helper()
 	_, err := p.nc.Write([]byte(commands))
 	require.NoError(p.t, err)
-	require.NoError(p.t, p.nc.SetReadDeadline(time.Now().Add(20*time.Second)))
+	require.NoError(p.t, p.nc.SetReadDeadline(time.Now().Add(stuck)))
 	var got bytes.Buffer
 	_, _ = got.ReadFrom(p.nc)
 	return got.String()

@@ -109,7 +109,7 @@ func TestStatsOfConnections(t *testing.T) {
 	_, addr := newServer(t, Config{MaxConn: 2})
 	require.Equal(t, "END\r\n", dial(t, "tcp", addr).rest("get a\r\nquit\r\n"))
 	p := dial(t, "tcp", addr)
-	require.Eventually(t, func() bool { return p.stats("stats")["curr_connections"] == "1" }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return p.stats("stats")["curr_connections"] == "1" }, stuck, time.Millisecond)
 	before := p.stats("stats")
 	require.Equal(t, []string{"1", "2"}, []string{before["get_misses"], before["total_connections"]}, "what has ended counts")
 	one := dial(t, "tcp", addr)
@@ -129,7 +129,7 @@ func TestStatsOfConnections(t *testing.T) {
 	conns := p.stats("stats conns")
 	require.Len(t, conns, 8)
 	require.Equal(t, "conn_parse_cmd", conns["2:state"])
-	require.Eventually(t, func() bool { return p.stats("stats conns")["3:state"] == "conn_waiting" }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return p.stats("stats conns")["3:state"] == "conn_waiting" }, stuck, time.Millisecond)
 	require.Equal(t, "tcp:"+p.nc.LocalAddr().String(), conns["2:addr"])
 	require.Equal(t, "tcp:"+addr, conns["3:listen_addr"])
 	require.Contains(t, conns, "3:secs_since_last_cmd")
@@ -140,7 +140,7 @@ func TestIdleKicks(t *testing.T) {
 	s, addr := newServer(t, Config{Idle: 100 * time.Millisecond})
 	require.Empty(t, dial(t, "tcp", addr).rest("quit\r\n"))
 	require.Empty(t, dial(t, "tcp", addr).rest(""))
-	require.Eventually(t, func() bool { return s.Stats().Connections == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Stats().Connections == 0 }, stuck, time.Millisecond)
 	require.Equal(t, uint64(1), s.Stats().IdleKicks)
 }
 

@@ -16,7 +16,7 @@ const grace = 20 * time.Second
 // priority leaves the processors to the guests.
 func (r *runner) start(ctx context.Context, low bool, env, argv []string) *exec.Cmd {
 	if low {
-		argv = append([]string{"nice", "-n", "15"}, argv...)
+		argv = append([]string{"nice", "-n", "10"}, argv...)
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), env...)

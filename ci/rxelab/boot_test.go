@@ -172,7 +172,7 @@ func TestInterruptLeavesNothing(t *testing.T) {
 		require.NoError(t, r.cmd.Process.Signal(sig))
 		require.Error(t, r.cmd.Wait())
 		for _, g := range guests {
-			require.Eventually(t, func() bool { return syscall.Kill(g, 0) != nil }, 20*time.Second, 20*time.Millisecond, "QEMU is left over")
+			require.Eventually(t, func() bool { return syscall.Kill(g, 0) != nil }, time.Minute, 20*time.Millisecond, "QEMU is left over")
 		}
 	}
 	_, done, err := cache.RunDir(t.Context(), cacheDir)

@@ -42,15 +42,15 @@ func run(ctx context.Context) error {
 	return err
 }
 
-// persist calls f again when a connection failed while it was used.
-func persist(f func() error) error {
-	for try := 1; ; try++ {
-		err := f()
-		var broken verbs.WCStatus
-		if !errors.As(err, &broken) || try == 5 {
-			return err
+// persist calls f until it succeeds, five times at most: a connection may fail while it is set up
+// and while it is used.
+func persist(f func() error) (err error) {
+	for range 5 {
+		if err = f(); err == nil {
+			break
 		}
 	}
+	return err
 }
 
 const port = "7471"

@@ -119,14 +119,14 @@ func TestFollow(t *testing.T) {
 			write(t, dir, map[string]uint64{"rx_prio3_pause": n})
 		}
 	}()
-	require.Eventually(t, func() bool { return !acquires(p) }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return !acquires(p) }, time.Minute, time.Millisecond)
 	calm()
 	<-stormed
-	require.Eventually(t, func() bool { return acquires(p) }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return acquires(p) }, time.Minute, time.Millisecond)
 	p.Pause(true)
 	before := p.Stats().Threshold
 	write(t, dir, map[string]uint64{"tx_prio3_pause": 2})
-	require.Eventually(t, func() bool { return p.Stats().Threshold <= before/2 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return p.Stats().Threshold <= before/2 }, time.Minute, time.Millisecond)
 	require.False(t, acquires(p))
 	p.Pause(false)
 	require.True(t, acquires(p))

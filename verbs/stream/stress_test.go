@@ -106,8 +106,8 @@ func TestStreamsComeAndGo(t *testing.T) {
 	t.Logf("%d streams in %v", n, time.Since(start).Round(time.Millisecond))
 
 	// A goroutine that waits on a file while it is closed closes it when it has woken.
-	require.Eventually(t, func() bool { return descriptors(t) <= files }, 10*time.Second, time.Millisecond, "descriptors")
-	soon, cancel := context.WithTimeout(ctx, 10*time.Second)
+	require.Eventually(t, func() bool { return descriptors(t) <= files }, time.Minute, time.Millisecond, "descriptors")
+	soon, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	left, err := lab.Leftovers(soon, objects...)
 	require.NoError(t, err)
