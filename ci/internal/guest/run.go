@@ -193,18 +193,14 @@ func drain(w io.Writer, pipe *os.File, exited <-chan struct{}) (total int64) {
 			return total
 		}
 	}
-	// What is in the pipe now is at most what it holds.
-	pipe.SetReadDeadline(time.Time{})
+	// What is in the pipe now is at most what it holds. No deadline counts any more.
 	raw, err := pipe.SyscallConn()
 	if err != nil {
 		return total
 	}
 	for left := pipeSize(raw); left > 0; {
 		n := 0
-		err := raw.Read(func(fd uintptr) bool {
-			n, _ = unix.Read(int(fd), buf[:min(left, len(buf))])
-			return true
-		})
+		err := raw.Control(func(fd uintptr) { n, _ = unix.Read(int(fd), buf[:min(left, len(buf))]) })
 		if err != nil || n <= 0 {
 			break
 		}
