@@ -45,6 +45,9 @@ func (m *Member) beat(ctx context.Context) error {
 			return err
 		}
 	}
+	if m.withdraw(ctx) {
+		return errGone
+	}
 	sent := m.now()
 	v, err := m.store.beat(ctx, m.self, m.cfg.TTL)
 	m.counted(ctx, sent, err)

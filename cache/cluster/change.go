@@ -26,7 +26,7 @@ func (m *Member) change(ctx context.Context) error {
 		return err
 	}
 	m.cfg.Logger.Info("cluster: a server joins", "id", l.ID, "address", v.servers[l].Address)
-	return m.send(ctx, place.Life{}, 0, func() (*place.Placement, error) { return m.store.replace(ctx, v.revision, next, nil) })
+	return m.send(ctx, place.Life{}, 0, func() (*place.Placement, error) { return m.store.replace(ctx, v.revision, next, m.store.exists(l)) })
 }
 
 // ordered returns the placement in which this member drains, or does not any more, as an operator or Drain wants it; nil if

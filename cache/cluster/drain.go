@@ -16,18 +16,19 @@ var ErrLast = errors.New("no other member takes the shards")
 // errEnded means that a life of a member has ended before a drain has handed over its shards.
 var errEnded = errors.New("the server is no member any more, and its records are lost")
 
-// Drain hands over all shards, and then leaves the cluster. It returns nil when the server may end without a loss. It
-// returns an error if ctx has ended before, if others have taken over the shards meanwhile, or the member has ended,
-// and [ErrLast] if there is no other member. If ctx has ended, the member goes on to hand over its shards, but does not
-// leave, until Drain is called again, or Close.
+// Drain hands over all shards, and then leaves the cluster; a server that is no member yet does not become one. It
+// returns nil when the server may end without a loss. It returns an error if ctx has ended before, if others have taken
+// over the shards meanwhile, or the member has ended, and [ErrLast] if there is no other member. If ctx has ended, the
+// member goes on to hand over its shards, but does not leave, until Drain is called again, or Close.
 func (m *Member) Drain(ctx context.Context) error {
 	m.mu.Lock()
-	life, joined := m.self.Life, m.own != nil && m.own.Number() != 0
-	m.leaving = joined
+	life, begun := m.self.Life, m.own != nil
+	m.leaving, m.left = true, !begun || m.own.Number() == 0
 	m.mu.Unlock()
-	if !joined {
+	if !begun {
 		return nil
 	}
+	m.hurry()
 	err := m.drain(ctx, life)
 	if err == nil {
 		return nil
@@ -41,7 +42,20 @@ func (m *Member) Drain(ctx context.Context) error {
 	return fmt.Errorf("cluster: drain: %w", err)
 }
 
-// drain is Drain of a life that is a member.
+// withdraw deletes the key of a life that is to leave and is no member, and reports whether it remains none: others add
+// it only while it has the key. If etcd is silent that is not known: then others find out that it is dead.
+func (m *Member) withdraw(ctx context.Context) bool {
+	m.mu.Lock()
+	life, leaves := m.self.Life, m.left && m.own.Number() == 0
+	m.mu.Unlock()
+	if !leaves {
+		return false
+	}
+	v, err := m.store.read(ctx, clientv3.OpDelete(m.store.lifeKey(life)))
+	return err != nil || v.Placement == nil || v.Placement.Number(life) == 0
+}
+
+// drain is Drain of a life that has begun.
 func (m *Member) drain(ctx context.Context, life place.Life) error {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -80,6 +94,9 @@ func (m *Member) leave(life place.Life) (next *place.Placement, ops []clientv3.O
 	if m.own == nil || m.self.Life != life || m.own.Gone() {
 		return nil, nil, true, m.lost(life)
 	}
+	if m.own.Number() == 0 {
+		return nil, nil, false, nil // it withdraws with the next beat, unless that finds that it is a member
+	}
 	p := m.own.Placement()
 	me := p.Member(m.own.Number())
 	// What others do after that they do with shards without records.
@@ -106,9 +123,9 @@ func (m *Member) hasLeft(life place.Life) error {
 	return m.err
 }
 
-// lost returns an error unless a life has left the cluster after it had handed over all shards. mu must be held.
+// lost returns an error unless a life has left the cluster without shards. mu must be held.
 func (m *Member) lost(life place.Life) error {
-	if m.left && m.own != nil && m.self.Life == life && m.own.Gone() {
+	if m.left && m.own != nil && m.self.Life == life && m.own.Number() == 0 {
 		return nil
 	}
 	return errEnded

@@ -293,6 +293,11 @@ func (s *store) ends(l place.Life, revision int64) ([]clientv3.Cmp, clientv3.Op)
 	return []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", revision)}, clientv3.OpDelete(key)
 }
 
+// exists is what a transaction compares that makes a life a member: one that has withdrawn has no key.
+func (s *store) exists(l place.Life) []clientv3.Cmp {
+	return []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(s.lifeKey(l)), ">", 0)}
+}
+
 // forget deletes the key of a life.
 func (s *store) forget(ctx context.Context, l place.Life) error {
 	_, err := s.do(ctx, nil, nil, clientv3.OpDelete(s.lifeKey(l)))

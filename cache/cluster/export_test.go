@@ -21,3 +21,10 @@ func (m *Member) Peers() []string {
 	defer m.peers.mu.Unlock()
 	return slices.Sorted(maps.Keys(m.peers.clients))
 }
+
+// Leaves reports whether Drain has begun.
+func (m *Member) Leaves() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.leaving
+}

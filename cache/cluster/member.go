@@ -52,7 +52,7 @@ type Member struct {
 	counts  Status             // of which these are the counters alone
 	dead    place.Life         // the member that was found to be dead last; zero: it has ended
 	leaving bool               // Drain is under way
-	left    bool               // Drain has handed over everything, and ends this life
+	left    bool               // Drain has handed over everything, or there was nothing, and ends this life
 	err     error
 }
 
@@ -171,7 +171,7 @@ func (m *Member) forget(ctx context.Context) {
 	}
 }
 
-// drained reports whether Drain has handed over everything.
+// drained reports whether Drain ends this life.
 func (m *Member) drained() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
