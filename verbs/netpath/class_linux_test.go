@@ -37,13 +37,16 @@ func TestClassFiles(t *testing.T) {
 			_, err = fs.ReadFile(c, name)
 			require.ErrorIs(t, err, fs.ErrNotExist)
 			require.ErrorContains(t, err, name)
+			require.Equal(t, "one\n", read("a/ports/1/gids/1"), "after %s", name)
 		}
 		_, err = fs.ReadFile(c, "a/ports")
 		require.ErrorIs(t, err, syscall.EISDIR)
 	}
-	// A device goes while its table is read.
 	require.Equal(t, "one\n", read("a/ports/1/gids/1"))
-	require.NoError(t, os.RemoveAll(filepath.Join(dir, "a")))
+	require.NoError(t, os.Rename(filepath.Join(dir, "a"), filepath.Join(dir, "c")))
+	require.Equal(t, "zero\n", read("a/ports/1/gids/0"), "the folder is open")
+	// A device goes while its table is read.
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "c")))
 	_, err = fs.ReadFile(c, "a/ports/1/gids/1")
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	c.close()
