@@ -57,8 +57,7 @@ type ClusterConfig struct {
 // If the servers are members of a cluster with a placement (package cluster), they say which of them has
 // which keys, and which servers there are. The addresses are then only where to begin, and the client
 // follows each change: an operation whose key moves is sent again, to the next server. When a server dies others take
-// over its keys, without records; until then they are unavailable, or, if there is another server at its address,
-// operations on them wait.
+// over its keys, without records; until then they are unavailable.
 //
 // The operations are those of [Client], and so are their guarantees, for clients with the
 // same list. An operation on a key of a server without a connection does not wait: its

@@ -22,7 +22,7 @@ func (c *Cluster) follow(ctx context.Context, do func(*routes) error) error {
 
 // at calls do with the client of a key's server, until that has the key.
 func (c *Cluster) at(ctx context.Context, key []byte, do func(*Client) error) error {
-	return c.follow(ctx, func(r *routes) error { return do(r.server(key)) })
+	return c.follow(ctx, func(r *routes) error { return r.gone(key, do(r.server(key))) })
 }
 
 // Get returns the record of a key: see [Client.Get].
@@ -150,7 +150,10 @@ func (c *Cluster) getMulti(ctx context.Context, r *routes, keys [][]byte, into [
 		p.keys, p.results = append(p.keys, keys[i]), append(p.results, into[i])
 	})
 	r.eachPart(parts, func(one *Client, p *part) { p.results = one.GetMulti(ctx, p.keys, p.results) })
-	c.merge(parts, func(p *part, i, at int) { into[at] = p.results[i] })
+	c.merge(parts, func(p *part, i, at int) {
+		into[at] = p.results[i]
+		into[at].Err = r.gone(keys[at], into[at].Err)
+	})
 }
 
 // Set stores a record: see [Client.Set].
@@ -172,7 +175,7 @@ func (c *Cluster) setMulti(ctx context.Context, r *routes, puts []Entry, into []
 		p.puts = append(p.puts, puts[i])
 	})
 	r.eachPart(parts, func(one *Client, p *part) { p.errs = one.SetMulti(ctx, p.puts, p.errs) })
-	c.merge(parts, func(p *part, i, at int) { into[at] = p.errs[i] })
+	c.merge(parts, func(p *part, i, at int) { into[at] = r.gone(puts[at].Key, p.errs[i]) })
 }
 
 // Add stores a record if there is none of the key: see [Client.Add].

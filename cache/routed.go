@@ -3,6 +3,7 @@ package cache
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/place"
@@ -17,6 +18,7 @@ type routes struct {
 	cluster [16]byte
 	epoch   uint32              // of the placement
 	owner   [place.Shards]uint8 // the place of its client
+	number  [place.Shards]uint8 // of the owner in the placement
 	next    chan struct{}       // closed when there are other routes
 }
 
@@ -43,8 +45,23 @@ func (s *session) toldPlacement(b []byte) error {
 	}
 	if s.c.placed != nil {
 		s.c.placed(&m)
+		s.c.told.Store(uint64(m.Epoch)<<8 | uint64(m.Server)) // after the routes
 	}
 	return nil
+}
+
+// gone returns the error of an operation on a key: ErrUnavailable instead of ErrMoved if the server at the address of
+// the owner says that it is another one. The owner has died then, or has another address.
+func (r *routes) gone(key []byte, err error) error {
+	if err == nil || r.list != nil || !errors.Is(err, ErrMoved) {
+		return err
+	}
+	one := r.server(key)
+	told := one.told.Load()
+	if told>>8 < uint64(r.epoch) || uint8(told) == r.number[place.ShardOf(key)] {
+		return err
+	}
+	return fmt.Errorf("%w: %s: another server has this address", ErrUnavailable, one.address)
 }
 
 // placed takes a placement from any server. Those of several servers overtake each other. A placement in
@@ -85,7 +102,7 @@ func (c *Cluster) placed(m *place.Message) {
 		if s.Owner == 0 {
 			return
 		}
-		r.owner[i] = at[s.Owner]
+		r.owner[i], r.number[i] = at[s.Owner], s.Owner
 	}
 	for _, one := range fresh {
 		go one.keep(nil)

@@ -31,6 +31,7 @@ type Client struct {
 	keeping chan struct{} // closed when keep returns
 
 	now     atomic.Pointer[session] // nil while there is no connection
+	told    atomic.Uint64           // epoch of the last placement that the server sent, and its number in it: the last 8 bits
 	mu      sync.Mutex              // of what follows
 	changed chan struct{}           // closed when now changes
 	failure error                   // of the last attempt to connect

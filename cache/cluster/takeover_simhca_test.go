@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -121,6 +122,47 @@ func TestSimulatedTakeover(t *testing.T) {
 		if _, err := c.Get(r.ctx, key(i)); err != nil {
 			require.ErrorIs(t, err, cache.ErrNotFound)
 		}
+	}
+}
+
+// A server has the address of one that has died, and maybe its id: until the takeover the keys of that are unavailable, and
+// not only without a connection.
+func TestSimulatedAnotherServerAtTheAddress(t *testing.T) {
+	for _, id := range []string{"b", "c"} {
+		r := newRig(t)
+		held := make(chan struct{})
+		noTakeover := r.behind(func(q *pb.TxnRequest, execute func()) {
+			for _, op := range q.Success {
+				if op.GetRequestDeleteRange() != nil {
+					<-held
+				}
+			}
+			execute()
+		})
+		a := r.start("a", "127.0.0.1:0", heavy, noTakeover)
+		a.owns(shards)
+		b := r.start("b", "127.0.0.1:0", 1)
+		b.owns(share)
+		c, err := cache.DialCluster(r.ctx, []string{a.address, b.address}, cache.ClusterConfig{Config: cache.Config{DC: r.initiator}, MissWhenDown: true})
+		require.NoError(t, err)
+		_, err = c.Get(r.ctx, key(0)) // the placement has come before the reply
+		require.ErrorIs(t, err, cache.ErrNotFound)
+		k := keysOf(t, c, b.address, 1)[0]
+		one := c.Server(k)
+		sessions := one.Stats().Sessions
+		b.end()
+		r.start(id, b.address, 1, noTakeover)
+		require.Eventually(t, func() bool { return one.Stats().Sessions > sessions && one.Stats().Connected }, stuck, time.Millisecond)
+		_, err = c.Get(r.ctx, k)
+		require.ErrorIs(t, err, cache.ErrNotFound)
+		require.ErrorContains(t, err, "another server has this address")
+		got := c.GetMulti(r.ctx, [][]byte{k}, nil)
+		require.ErrorIs(t, got[0].Err, cache.ErrNotFound)
+		require.ErrorIs(t, c.Set(r.ctx, k, cache.Item{}, 0), cache.ErrUnavailable)
+		require.ErrorIs(t, c.SetMulti(r.ctx, []cache.Entry{{Key: k}}, nil)[0], cache.ErrUnavailable)
+		close(held)
+		require.Eventually(t, func() bool { return c.Set(r.ctx, k, cache.Item{}, 0) == nil }, stuck, time.Millisecond)
+		require.NoError(t, c.Close())
 	}
 }
 
