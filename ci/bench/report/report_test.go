@@ -63,10 +63,18 @@ func TestPageOfARun(t *testing.T) {
 	dir := t.TempDir()
 	heading := "benchmark,kernel,clock,ours,baseline,unit,ratio,interval,level,A/A interval,pairs,failed,target,verdict\n"
 	path := filepath.Join(dir, "dc.csv")
-	require.NoError(t, os.WriteFile(path, []byte(heading+`warm,6.1,wall,2,1,us,2.000,"[1.900, 2.100]",96.9 %,"[1.000, 1.000]",6,,<= 3,met`+"\n"), 0o600))
+	require.NoError(t, os.WriteFile(path, []byte(heading+`warm,6.1,wall,2,1,us,2.000,"[1.900, 2.100]",96.9 %,"[1.000, 1.000]",6,,<= 3,met
+alone,6.1,wall,2,,us,,"[1.000, 3.000]",96.9 %,,6,,<= 4,met
+plain,6.1,wall,2,,us,,,,,,,,`+"\n"), 0o600))
 	p := written(t, dir)
-	require.Contains(t, p, path+", 1 rows: 1 met.")
-	require.Contains(t, p, "<title>warm, ratio: 2 </title>")
+	require.Contains(t, p, path+", 3 rows: 2 met, 1 without a target.")
+	p = p[strings.Index(p, `<section id="dc">`):strings.Index(p, `<section id="lockoffload">`)]
+	require.Equal(t, 2, strings.Count(p, "<svg"), "one of ratios, one of shares")
+	require.Equal(t, 2, strings.Count(p, `stroke-width="2"`), "with an interval each")
+	for _, text := range []string{"<title>warm, ratio: 2 </title>", ">warm</text>", "<title>alone, share: 0.5 </title>", ">2 us, target &lt;= 4</text>",
+		` class="title">Share of the target, with its interval (Linux 6.1, wall clock)</text>`} {
+		require.Contains(t, p, text)
+	}
 	for _, bad := range []string{"", "a,b\n1,2\n", heading + "warm,6.1,wall,x,1,us,2,,,,,,,\n", heading + "warm\n"} {
 		require.NoError(t, os.WriteFile(path, []byte(bad), 0o600))
 		_, err := Write(io.Discard, dir, kept, Environment{})
