@@ -2,8 +2,13 @@ package cluster
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"encoding/json"
+	"io"
 	"net"
 	"sync"
 	"testing"
@@ -12,6 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/goverbs/goverbs/cache/internal/place"
 )
@@ -94,6 +102,56 @@ func TestEndpointKeepsTLS(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, got.Certificate)
 	require.True(t, e.asks)
+}
+
+// Of several certificates the member of etcd gets one that it accepts. A choice that fails is an error, and a user's
+// configuration of TLS stays as it is.
+func TestEndpointChoosesACertificate(t *testing.T) {
+	e := &endpoint{}
+	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	_, edwards, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	own := &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{{1}}, PrivateKey: curve}, {Certificate: [][]byte{{2}}, PrivateKey: edwards}}}
+	cfg := e.tls(own)
+	require.Nil(t, own.GetClientCertificate)
+	got, err := cfg.GetClientCertificate(&tls.CertificateRequestInfo{Version: tls.VersionTLS13, SignatureSchemes: []tls.SignatureScheme{tls.Ed25519}})
+	require.NoError(t, err)
+	require.Equal(t, [][]byte{{2}}, got.Certificate)
+	own.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return nil, io.EOF }
+	_, err = e.tls(own).GetClientCertificate(&tls.CertificateRequestInfo{})
+	require.ErrorIs(t, err, io.EOF)
+	require.False(t, e.asks)
+}
+
+// The reason why there is no connection is that of the last call, and is told when the time was over.
+func TestEndpointExplains(t *testing.T) {
+	e := &endpoint{}
+	call := func(result error) error {
+		got := e.note(t.Context(), "", nil, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return result })
+		require.Equal(t, result, got)
+		return e.explain(context.DeadlineExceeded)
+	}
+	refused := status.Error(codes.DeadlineExceeded, "latest balancer error: refused")
+	require.EqualError(t, call(refused), "context deadline exceeded: refused")
+	require.Equal(t, io.EOF, e.explain(io.EOF))
+	require.Equal(t, context.DeadlineExceeded, call(io.EOF))
+	e.asks = true
+	require.ErrorContains(t, call(refused), "asks for a client certificate")
+	require.Equal(t, context.DeadlineExceeded, call(nil))
+	require.EqualError(t, call(refused), "context deadline exceeded: refused")
+}
+
+// All calls have one connection.
+func TestConnectsOnce(t *testing.T) {
+	s := openStore(&Config{Name: "test", Etcd: []string{silentEtcd(t)}, TTL: maxTTL}, time.Second)
+	first, err := s.endpoints[0].connect(t.Context())
+	require.NoError(t, err)
+	again, err := s.endpoints[0].connect(t.Context())
+	require.NoError(t, err)
+	require.Same(t, first, again)
+	require.NoError(t, s.close())
+	require.ErrorIs(t, first.Ctx().Err(), context.Canceled)
 }
 
 // A connection that fails is made anew for the next call.
