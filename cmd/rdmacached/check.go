@@ -69,7 +69,7 @@ func (c *config) located(path string, errs ...error) error {
 // checkAddresses returns an error if this host has not an address.
 func (c *config) checkAddresses() error {
 	for _, a := range [...]struct{ key, address string }{{"listen", c.Listen}, {"gateway.listen", c.Gateway.Listen}, {"metrics", c.Metrics}} {
-		if host, _, err := net.SplitHostPort(a.address); err == nil && host != "" {
+		if host, _, _ := net.SplitHostPort(a.address); host != "" {
 			l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 			if errors.Is(err, syscall.EADDRNOTAVAIL) {
 				err = fmt.Errorf("no interface of this host has the address %s", host)

@@ -236,6 +236,7 @@ func TestCheckErrorsHaveLines(t *testing.T) {
 		"\n\"listen\": \"192.0.2.1:7481\"":                                                                          `line 2: "listen": no interface of this host has the address 192.0.2.1`,
 		"\n\"listen\": \":7481\"":                                                                                   `line 2: "listen": an address of all devices`,
 		"\n\"listen\": \"[::]:7481\"":                                                                               `line 2: "listen": an address of all devices`,
+		"\n\"listen\": \"127.0.0.1:no-such-port\"":                                                                  `line 2: "listen": lookup tcp/no-such-port: unknown port`,
 		"\"listen\": \"127.0.0.1:1\",\n\"metrics\": \"192.0.2.1:9481\"":                                             `line 2: "metrics": no interface of this host has the address 192.0.2.1`,
 		"\"listen\": \"127.0.0.1:1\",\n\"gateway\": {\"listen\": \"192.0.2.1:1\"}":                                  `line 2: "gateway.listen": no interface of this host has the address 192.0.2.1`,
 		"\"listen\": \"127.0.0.1:1\",\n\"device\": \"mlx5_99\"":                                                     `line 2: "device": `,
