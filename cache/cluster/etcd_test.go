@@ -19,6 +19,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
 	"github.com/goverbs/goverbs/cache/internal/place"
@@ -151,7 +152,7 @@ func TestConnectsOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Same(t, first, again)
 	require.NoError(t, s.close())
-	require.ErrorIs(t, first.Ctx().Err(), context.Canceled)
+	require.Equal(t, connectivity.Shutdown, first.ActiveConnection().GetState())
 }
 
 // A connection that fails is made anew for the next call.
