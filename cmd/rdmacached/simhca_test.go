@@ -18,6 +18,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/internal/testproc"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 const fabricConfig = "RDMACACHED_TEST_CONFIG"
@@ -97,4 +98,17 @@ func TestFabricDaemonIsKilled(t *testing.T) {
 	require.NoError(t, client.Set(ctx, key, value, 0))
 	hit()
 	require.EqualValues(t, 2, client.Stats().Sessions)
+}
+
+// -check finds a device by its name, and an error has the names of all.
+func TestFabricCheckOfTheDevice(t *testing.T) {
+	if !strings.Contains(os.Getenv("SIMHCA"), "@") {
+		t.Skip("needs SIMHCA=mlx5@NAME")
+	}
+	devices, err := verbs.Devices()
+	require.NoError(t, err)
+	c := config{Device: devices[0].Name}
+	require.NoError(t, c.checkDevice())
+	c.Device = "none"
+	require.ErrorContains(t, c.checkDevice(), "["+devices[0].Name)
 }
