@@ -37,9 +37,9 @@ type ClusterConfig struct {
 	// Config is for each server's client: MapBytes applies to each map. FailFast is
 	// always true, whatever it says.
 	Config
-	// MissWhenDown makes Get, GetInto and GetMulti treat a server without a connection as
-	// one that has nothing: the error matches both [ErrNotFound] and [ErrUnavailable].
-	// Changes still fail.
+	// MissWhenDown makes Get, GetInto and GetMulti treat a server that is unavailable as one
+	// that has nothing: the error matches both [ErrNotFound] and [ErrUnavailable]. Changes
+	// still fail.
 	MissWhenDown bool
 	// GatherTimeout is how long DialCluster waits for the other servers once one is connected;
 	// 0 means a second.

@@ -31,7 +31,8 @@ var (
 	// ErrOutcomeUnknown: no reply came, so the server may or may not have carried out the
 	// change.
 	ErrOutcomeUnknown = operr.ErrOutcomeUnknown
-	// ErrUnavailable: there is no connection to the server. Nothing was changed.
+	// ErrUnavailable: there is no connection to the server, or another one has its address. Nothing
+	// was changed.
 	ErrUnavailable = errors.New("server unavailable")
 	// ErrDenied: the server and this client do not agree on a tenant's key, the tenant has as
 	// many clients as it may have, or the server is not the one that this client has named.
