@@ -225,7 +225,7 @@ func (p *process) kill() error {
 
 // serveCache runs one server of the cache.
 func serveCache(ctx context.Context, at string) error {
-	s, err := server.Listen(ctx, at, server.Config{Memory: memory, Lease: time.Second})
+	s, err := server.Listen(ctx, at, server.Config{Memory: memory})
 	if err != nil {
 		return err
 	}
