@@ -48,8 +48,9 @@ func selected(all []*job, match *regexp.Regexp) []*job {
 	return slices.DeleteFunc(slices.Clone(all), func(j *job) bool { return !wanted[j.name] })
 }
 
-// runnable returns the first waiting job that can start now: what it needs has ended, jobs
-// that keep the host busy run one at a time, and the others as far as there is room.
+// runnable returns the first waiting job that can start now, or -1: what it needs has ended, jobs
+// that keep the host busy run one at a time, and the others as far as there is room. A job that lacks
+// room keeps it from those behind it, or one that takes all of it would be the last.
 func runnable(waiting []*job, ended map[string]bool, busy bool, room, limit int) int {
 	return slices.IndexFunc(waiting, func(j *job) bool {
 		for _, n := range j.needs {
@@ -60,7 +61,11 @@ func runnable(waiting []*job, ended map[string]bool, busy bool, room, limit int)
 		if j.slots == 0 {
 			return !busy
 		}
-		return min(j.slots, limit) <= room
+		if min(j.slots, limit) <= room {
+			return true
+		}
+		room = 0
+		return false
 	})
 }
 
