@@ -246,7 +246,7 @@ type AgentStats struct {
 	Malformed   uint64 // messages dropped without a reply
 	Carried     uint64 // chains executed under the lock of another one
 	Tries       uint64 // times that a lock was examined
-	Unsent      uint64 // replies that could not be posted
+	Unsent      uint64 // replies that could not be posted, or whose memory was not free yet
 	Turns       uint64 // locks that were reserved for clients that take them in turn
 	Lapsed      uint64 // those that were not taken in time
 }

@@ -134,9 +134,11 @@ func (c *Agent) Submit(now time.Duration, j, peer int32, msg []byte) {
 		c.Stats.Repeated++ // its reply is to come
 	case e.seq == r.Seq:
 		c.Stats.Repeated++
-		c.send(peer, at)
+		c.repeat(peer, at)
+	case p.repeating(e):
+		c.Stats.Unsent++ // its client asks again
 	default:
-		// The last SEND from this entry may have no completion yet, but its
+		// The first SEND from this entry may have no completion yet, but its
 		// reply has arrived: the client would not have gone on without it.
 		c.withdraw(now, peer, e)
 		*e = agentEntry{seq: r.Seq}

@@ -19,7 +19,8 @@ type agentPeer struct {
 	identity uint32  // of the agent, as this client knows it
 	conn     uint32  // counts queue pairs
 	inside   int     // jobs without a reply
-	sending  int     // replies without a completion
+	sends    uint64  // replies sent on this queue pair
+	sending  int     // of those, replies without a completion
 	queue    []int32 // jobs
 	inTurns  bool    // named in the core's turns
 	entries  []agentEntry
@@ -30,6 +31,7 @@ type agentEntry struct {
 	running bool   // no reply yet
 	turn    bool   // it is a request for a turn, at the lock of slot
 	slot    uint32
+	again   uint64 // which of the peer's sends has repeated the reply; 0: none
 }
 
 // AgentStats are lockoffload.AgentStats.
@@ -87,7 +89,10 @@ func (c *Agent) Attach(id uint64) (peer int32, conn uint32, err error) {
 	}
 	p := &c.peers[peer]
 	p.conn++
-	p.sending = 0
+	p.sends, p.sending = 0, 0
+	for i := range p.entries {
+		p.entries[i].again = 0
+	}
 	return peer, p.conn, nil
 }
 
@@ -118,6 +123,17 @@ func (c *Agent) Sent(peer int32, conn uint32) {
 	}
 }
 
+// repeat sends the reply of an entry again.
+func (c *Agent) repeat(peer, entry int32) {
+	c.send(peer, entry)
+	p := &c.peers[peer]
+	p.entries[entry].again = p.sends
+}
+
+// repeating reports whether the device may still read an entry for a reply that was sent again.
+// Sends complete in order.
+func (p *agentPeer) repeating(e *agentEntry) bool { return e.again > p.sends-uint64(p.sending) }
+
 // MaxSending is how many replies a peer may have without a completion. One
 // that asks for more gets none: its client asks again.
 func (l *AgentLimits) MaxSending() int { return 2*l.Window + 2 }
@@ -147,6 +163,7 @@ func (c *Agent) send(peer, entry int32) {
 		return
 	}
 	n := binary.LittleEndian.Uint32(c.reply(peer, entry)[4:])
+	p.sends++
 	p.sending++
 	c.Outs = append(c.Outs, agentReply{peer, entry, int(n)})
 }

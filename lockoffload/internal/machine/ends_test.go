@@ -173,3 +173,41 @@ func TestSentOfAnOldConnection(t *testing.T) {
 	b.Sent(p, now)
 	require.Zero(t, b.peers[p].sending)
 }
+
+// The device reads a reply that is sent again until that SEND completes. The client may have gone on by
+// the first one: what it asks for in the same place is not executed before, and other places do not wait.
+func TestRepeatedReplyKeepsItsMemory(t *testing.T) {
+	b := newAgentBench(t, 8)
+	p, conn, err := b.Attach(7)
+	require.NoError(t, err)
+	window := uint64(b.Limits.Window)
+	b.write(0, p, 1, 0, 0)
+	b.complete(0)
+	require.Len(t, b.Outs, 1)
+	b.write(0, p, 1, 0, 0)
+	require.Len(t, b.Outs, 2, "it is sent again")
+	at := b.Outs[1]
+	sent := string(b.reply(p, at.Entry)[:at.N])
+	b.Sent(p, conn)
+
+	b.write(0, p, 1+window, 0, 0)
+	require.Empty(t, b.Ops)
+	require.Equal(t, sent, string(b.reply(p, at.Entry)[:at.N]))
+	require.EqualValues(t, 1, b.Stats.Unsent)
+	b.write(0, p, 2, 1, 0)
+	b.complete(0)
+	require.Equal(t, 2, b.peers[p].sending)
+
+	b.Sent(p, conn)
+	b.write(0, p, 1+window, 0, 0)
+	b.complete(0)
+	require.EqualValues(t, 3, b.Stats.Done)
+
+	// On another queue pair nothing of this one is read any more.
+	b.write(0, p, 2, 1, 0)
+	_, _, err = b.Attach(7)
+	require.NoError(t, err)
+	b.write(0, p, 2+window, 1, 0)
+	b.complete(0)
+	require.EqualValues(t, 4, b.Stats.Done)
+}
