@@ -96,9 +96,9 @@ func (c *config) checkCluster() error {
 }
 
 // join makes the server a member, if the configuration has a cluster.
-func (d *service) join(key []byte) error {
+func (d *service) join() error {
 	if c := d.config.Cluster; c != nil {
-		m, err := c.member(key, d.log)
+		m, err := c.member(d.key, d.log)
 		if err == nil {
 			d.member, err = cluster.Join(d.cache, m)
 		}

@@ -99,6 +99,7 @@ const drain = 10 * time.Second
 type service struct {
 	rdma     serving         // cache, or tenants
 	cache    *server.Server  // the gateway's; nil if it has none, and there are tenants
+	key      []byte          // of cache, if it has one
 	tenants  *server.Tenants // or nil
 	member   *cluster.Member // or nil
 	gateway  *gateway.Server // or nil
@@ -116,8 +117,10 @@ type service struct {
 func run(ctx context.Context, c *config, log *slog.Logger, hup <-chan os.Signal, started func(*service)) (err error) {
 	d := &service{config: c, log: log, begun: time.Now()}
 	defer func() {
-		if err != nil && d.listener != nil {
-			_ = d.listener.Close()
+		for _, l := range []net.Listener{d.listener, d.metrics} {
+			if err != nil && l != nil {
+				_ = l.Close()
+			}
 		}
 	}()
 	if err = d.listen(ctx); err != nil {
@@ -148,6 +151,9 @@ func run(ctx context.Context, c *config, log *slog.Logger, hup <-chan os.Signal,
 		if d.metrics, err = net.Listen("tcp", c.Metrics); err != nil {
 			return fmt.Errorf("metrics: %w", err)
 		}
+	}
+	if err = d.join(); err != nil { // last: for other members, a server that ends without Drain is dead only after a TTL
+		return err
 	}
 	if started != nil {
 		started(d)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -111,4 +112,21 @@ func TestFabricCheckOfTheDevice(t *testing.T) {
 	require.NoError(t, c.checkDevice())
 	c.Device = "none"
 	require.ErrorContains(t, c.checkDevice(), "["+devices[0].Name)
+}
+
+// A server joins when all else that may fail has not, since others would find a member that ends only after a TTL. A
+// membership without an id is refused.
+func TestFabricJoinsLast(t *testing.T) {
+	if !strings.Contains(os.Getenv("SIMHCA"), "@") {
+		t.Skip("needs SIMHCA=mlx5@NAME")
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	c := config{Listen: "127.0.0.1:0", Memory: 8 << 20, Metrics: taken.Addr().String(), Cluster: &clusterConfig{}}
+	require.ErrorContains(t, run(t.Context(), &c, slog.New(slog.DiscardHandler), nil, nil), "metrics: ")
+	require.NoError(t, taken.Close())
+	require.ErrorContains(t, run(t.Context(), &c, slog.New(slog.DiscardHandler), nil, nil), "cluster: ")
+	taken, err = net.Listen("tcp", c.Metrics)
+	require.NoError(t, err, "it is closed")
+	require.NoError(t, taken.Close())
 }

@@ -114,11 +114,8 @@ func (d *service) listen(ctx context.Context) (err error) {
 		if d.cache, err = server.Listen(ctx, c.Listen, cfg); err != nil {
 			return err
 		}
-		d.rdma = d.cache
-		if err = d.join(cfg.Key); err != nil {
-			err = errors.Join(err, d.cache.Close())
-		}
-		return err
+		d.rdma, d.key = d.cache, cfg.Key
+		return nil
 	}
 	var list []server.Tenant
 	for _, name := range slices.Sorted(maps.Keys(c.Tenants)) {
