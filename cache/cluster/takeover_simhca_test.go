@@ -125,6 +125,18 @@ func TestSimulatedTakeover(t *testing.T) {
 	}
 }
 
+// A member dies of which etcd has lost the key, as it does if a server is told to leave and killed when it has just become
+// a member: the others take over its shards.
+func TestSimulatedTakeoverWithoutKey(t *testing.T) {
+	r := newRig(t)
+	a, b := r.pair()
+	b.end()
+	_, err := r.connect().Delete(r.ctx, "/rdmacached/test/servers/b/", clientv3.WithPrefix())
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return a.Status().Takeovers == 1 }, 30*time.Second, time.Millisecond)
+	a.owns(shards)
+}
+
 // A server has the address of one that has died, and maybe its id: until the takeover the keys of that are unavailable, and
 // not only without a connection.
 func TestSimulatedAnotherServerAtTheAddress(t *testing.T) {

@@ -58,13 +58,16 @@ func (s *Server) excuse(gap, now time.Duration) {
 	}
 }
 
-// note notes the revisions of the members' keys.
+// note notes the revisions of the members' keys. A key that is gone has none, which is no beat.
 func (s *Server) note(v View, now time.Duration) {
 	beats := make(map[place.Life]observed)
 	for m := range s.placement.Members() {
 		o, known := s.beats[m.Life]
-		if revision := v.Beats[m.Life]; !known || revision > o.revision {
+		switch revision := v.Beats[m.Life]; {
+		case !known || revision > o.revision:
 			o = observed{revision, now}
+		case revision == 0:
+			o.revision = 0
 		}
 		beats[m.Life] = o
 	}

@@ -56,6 +56,19 @@ func TestDead(t *testing.T) {
 	require.Equal(t, int64(3), revision, "the last one that was seen")
 }
 
+// The key of a member is gone, which is no beat: the transaction compares that it still is.
+func TestDeadOfALostKey(t *testing.T) {
+	p := first(t, lifeB)
+	s := newServing(t, lifeA, p)
+	s.Observe(View{p, at(2, lifeA)}, time.Second, time.Second)
+	life, revision := dead(s, wait+1)
+	require.Equal(t, lifeB, life)
+	require.Zero(t, revision)
+	s.Observe(View{p, at(3, lifeA, lifeB)}, 2*time.Second, 2*time.Second)
+	life, _ = dead(s, wait+1)
+	require.Equal(t, noLife, life, "it has beaten again")
+}
+
 // Silence that a server could not hear counts as one beat.
 func TestSilenceIsExcused(t *testing.T) {
 	v := View{first(t, lifeB), at(1, lifeA, lifeB)}
