@@ -19,7 +19,7 @@ func (m *Member) change(ctx context.Context) error {
 	}
 	l, ok := m.own.Joining(own.View{Placement: p, Beats: m.alive(v)})
 	if !ok {
-		return nil
+		return m.sweep(ctx)
 	}
 	next, err := p.Join(v.servers[l])
 	if err != nil {
@@ -71,6 +71,38 @@ func (m *Member) alive(v *view) map[place.Life]int64 {
 		}
 	}
 	return beats
+}
+
+// abandoned is after how many TTLs without a beat the key of a server that is no member is deleted.
+const abandoned = 10
+
+// sweep deletes the keys of servers that have died before they were members, or of which etcd has executed a beat after
+// it has deleted the key. One that only hung writes it again. mu must be held; it is released during the transaction.
+func (m *Member) sweep(ctx context.Context) error {
+	v, idle := m.view, make(map[place.Life]sighting)
+	var dead place.Life
+	for l, revision := range v.Beats {
+		if v.Placement.Number(l) != 0 {
+			continue
+		}
+		last := m.idle[l]
+		if last.revision != revision {
+			last = sighting{revision, m.now()}
+		}
+		idle[l] = last
+		if m.now()-last.at > abandoned*m.cfg.TTL {
+			dead = l
+		}
+	}
+	m.idle = idle
+	if dead == (place.Life{}) {
+		return nil
+	}
+	m.mu.Unlock()
+	defer m.mu.Lock()
+	compare, end := m.store.ends(dead, idle[dead].revision)
+	_, err := m.store.do(ctx, compare, nil, end)
+	return err
 }
 
 // send is replace of a transaction that ends a life while its key has a revision, or adds a member: see [own.Server.Sending].

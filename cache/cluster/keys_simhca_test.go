@@ -62,3 +62,20 @@ func TestSimulatedKeysOfLives(t *testing.T) {
 	<-b.Done()
 	require.Equal(t, int64(1), lives())
 }
+
+// The key of a server that was killed while it joined does not stay, and neither does one that etcd has written after the
+// server has left.
+func TestSimulatedAbandonedKey(t *testing.T) {
+	r := newRig(t)
+	a := r.first()
+	c := r.connect()
+	const key = "/rdmacached/test/servers/b/1"
+	_, err := c.Put(r.ctx, key, `{"address":"127.0.0.1:1","weight":1,"ttl":1000}`)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		got, err := c.Get(r.ctx, key)
+		return err == nil && len(got.Kvs) == 0
+	}, 30*time.Second, 10*time.Millisecond)
+	require.Len(t, a.Status().Members, 1)
+	a.owns(shards)
+}

@@ -44,15 +44,16 @@ type Member struct {
 	prior   map[place.Life]int64 // of the one before
 	former  int                  // beats of a former life that were seen in this one
 	seen    map[place.Life]sighting
-	copies  map[int]*shardCopy // of shards that this member is about to own
-	opening map[int]bool       // that are being imported
-	giving  *giving            // the shards that this member hands over; nil: none
-	refused reply              // to the request that this member has given up; zero: none
-	number  uint64             // of the last request
-	counts  Status             // of which these are the counters alone
-	dead    place.Life         // the member that was found to be dead last; zero: it has ended
-	leaving bool               // Drain is under way
-	left    bool               // Drain has handed over everything, or there was nothing, and ends this life
+	idle    map[place.Life]sighting // of those that are no members, at their last beats
+	copies  map[int]*shardCopy      // of shards that this member is about to own
+	opening map[int]bool            // that are being imported
+	giving  *giving                 // the shards that this member hands over; nil: none
+	refused reply                   // to the request that this member has given up; zero: none
+	number  uint64                  // of the last request
+	counts  Status                  // of which these are the counters alone
+	dead    place.Life              // the member that was found to be dead last; zero: it has ended
+	leaving bool                    // Drain is under way
+	left    bool                    // Drain has handed over everything, or there was nothing, and ends this life
 	err     error
 }
 
