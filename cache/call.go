@@ -132,6 +132,9 @@ func (s *session) replied(b []byte) error {
 	if a.ID == s.granter {
 		return s.granted(&a)
 	}
+	if a.Status == wire.WrongServer {
+		s.c.told.CompareAndSwap(s.before, noPlacement)
+	}
 	if s.by != TCP && a.Status == kv.OK && a.Entry.Version != 0 {
 		s.m.Learn(a.Entry, a.Seq)
 	}

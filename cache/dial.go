@@ -20,7 +20,7 @@ import (
 // server was reached and has admitted this client.
 func (c *Client) connectBy(ctx context.Context, by Transport, alive func()) (*session, bool, error) {
 	s := &session{
-		c: c, by: by, alive: alive, begun: time.Now(), over: make(chan struct{}), first: make(chan struct{}), idle: make(chan struct{}),
+		c: c, by: by, alive: alive, begun: time.Now(), before: c.told.Load(), over: make(chan struct{}), first: make(chan struct{}), idle: make(chan struct{}),
 		m:       mirror.New(mirror.Config{Budget: c.cfg.entries()}),
 		buffers: buffers{every: map[*slab]bool{}, turn: semaphore.NewWeighted(longBytes)},
 		calls:   map[uint64]*call{}, wake: make(chan struct{}, 1), room: make(chan struct{}),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/place"
@@ -43,12 +44,17 @@ func (s *session) toldPlacement(b []byte) error {
 	if err := m.Decode(b); err != nil {
 		return err
 	}
+	s.before = noPlacement
 	if s.c.placed != nil {
 		s.c.placed(&m)
 		s.c.told.Store(uint64(m.Epoch)<<8 | uint64(m.Server)) // after the routes
 	}
 	return nil
 }
+
+// noPlacement is what Client.told has of a server that refuses a key and knows no placement: it has no number, and none
+// of what others have said of its address is about it.
+const noPlacement = math.MaxUint64 &^ 0xff
 
 // gone returns the error of an operation on a key: ErrUnavailable instead of ErrMoved if the server at the address of
 // the owner says that it is another one. The owner has died then, or has another address.

@@ -97,6 +97,7 @@ type session struct {
 	over     chan struct{}
 	ended    atomic.Bool
 	heard    atomic.Bool  // the server has sent something since lookAtMember
+	before   uint64       // told of the client, and noPlacement once the server has sent one; of the goroutine that receives
 	parts    atomic.Int32 // under way, under the pacer
 	through  *through     // what READs go through that have no queue pair here; or nil
 

@@ -137,10 +137,10 @@ func TestSimulatedTakeoverWithoutKey(t *testing.T) {
 	a.owns(shards)
 }
 
-// A server has the address of one that has died, and maybe its id: until the takeover the keys of that are unavailable, and
-// not only without a connection.
+// A server has the address of one that has died, and maybe its id, or has no word of etcd yet: until the takeover the keys
+// of that are unavailable, and not only without a connection.
 func TestSimulatedAnotherServerAtTheAddress(t *testing.T) {
-	for _, id := range []string{"b", "c"} {
+	for i, id := range []string{"b", "c", "c"} {
 		r := newRig(t)
 		held := make(chan struct{})
 		noTakeover := r.behind(func(q *pb.TxnRequest, execute func()) {
@@ -163,7 +163,14 @@ func TestSimulatedAnotherServerAtTheAddress(t *testing.T) {
 		one := c.Server(k)
 		sessions := one.Stats().Sessions
 		b.end()
-		r.start(id, b.address, 1, noTakeover)
+		etcd := noTakeover
+		if i == 2 {
+			etcd = r.behind(func(_ *pb.TxnRequest, execute func()) {
+				<-held
+				execute()
+			})
+		}
+		r.start(id, b.address, 1, etcd)
 		require.Eventually(t, func() bool { return one.Stats().Sessions > sessions && one.Stats().Connected }, stuck, time.Millisecond)
 		_, err = c.Get(r.ctx, k)
 		require.ErrorIs(t, err, cache.ErrNotFound)
