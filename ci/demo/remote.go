@@ -45,6 +45,7 @@ func labCrew(ctx context.Context) (*crew, error) {
 		}
 		c.add(a.String(), weight, r)
 	}
+	fmt.Println("each of three hosts starts a member of etcd, and two of them a server: emulated, they take a minute or more")
 	return c, nil
 }
 
