@@ -19,10 +19,13 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/kv"
 	"github.com/goverbs/goverbs/cache/server"
-	_ "github.com/goverbs/goverbs/cgo/simhca"
+	"github.com/goverbs/goverbs/cgo/simhca"
 	"github.com/goverbs/goverbs/dc"
 	"github.com/goverbs/goverbs/internal/canceltest"
+	"github.com/goverbs/goverbs/internal/testproc"
 )
+
+func init() { testproc.Awaited = simhca.Awaited }
 
 // simulatedServer returns a server on a simulated device, which is closed with the test.
 func simulatedServer(t *testing.T, cfg server.Config) *server.Server {

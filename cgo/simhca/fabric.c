@@ -12,6 +12,7 @@
  * before all others were.
  */
 #include "fabric.h"
+#include "fault.h"
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sched.h>
@@ -257,6 +258,23 @@ struct sim_node *sim_node_of(int slot)
 
 /* The number of a process, as this one has it. */
 int sim_pid_of(int slot) { return peers[slot].pid; }
+
+/* Tells whether others wait for a process, if it is stopped now: in the middle of a change or a look, or with a word's lock. */
+int simhca_awaited(int pid)
+{
+	for (int i = 0; sim_fabric && i < SIM_NODES; i++) {
+		struct fabric_gate *g = sim_gate(i);
+
+		if (__atomic_load_n(&g->pid, __ATOMIC_SEQ_CST) != pid)
+			continue;
+		if (__atomic_load_n(&g->changing, __ATOMIC_SEQ_CST) || __atomic_load_n(&g->inside, __ATOMIC_SEQ_CST))
+			return true;
+		for (int k = 0; k < SIM_NODES * FABRIC_LOCKS; k++)
+			if (__atomic_load_n(&sim_gate(k / FABRIC_LOCKS)->locks[k % FABRIC_LOCKS], __ATOMIC_SEQ_CST) == (uint32_t)i + 1)
+				return true;
+	}
+	return false;
+}
 
 /* Takes note of a process that was not there before. */
 static bool meet(int slot)

@@ -38,6 +38,10 @@ func Remove(device string) error {
 	return named(device, func(name *C.char) C.int { return C.simhca_remove(name) })
 }
 
+// Awaited reports whether other processes of the fabric wait for a process, if it is stopped now: until
+// it continues they change no objects that it looks at, or execute no requests to it, or no atomics.
+func Awaited(pid int) bool { return C.simhca_awaited(C.int(pid)) != 0 }
+
 func named(device string, call func(*C.char) C.int) error {
 	name := C.CString(device)
 	defer C.free(unsafe.Pointer(name))

@@ -1,6 +1,10 @@
-//go:build simhca
+//go:build simhca && linux && cgo
 
 package main
 
-// SIMHCA names the devices that this simulates.
-import _ "github.com/goverbs/goverbs/cgo/simhca"
+import (
+	"github.com/goverbs/goverbs/cgo/simhca"
+	"github.com/goverbs/goverbs/internal/testproc"
+)
+
+func init() { testproc.Awaited = simhca.Awaited }

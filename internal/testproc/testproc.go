@@ -13,9 +13,24 @@ import (
 	"time"
 )
 
+// Awaited reports whether other processes wait for a stopped one, as those with simulated devices may: see
+// cgo/simhca's function, which tests on these put here.
+var Awaited = func(int) bool { return false }
+
 // Stop stops a process by SIGSTOP, and returns when no thread of it runs any more: the kernel stops a thread when that
-// is scheduled next, and until then the process may execute requests.
+// is scheduled next, and until then the process may execute requests. Where others would wait for the process, see
+// [Awaited], it goes on, and is stopped elsewhere.
 func Stop(t testing.TB, p *os.Process) {
+	t.Helper()
+	for stop(t, p); Awaited(p.Pid); stop(t, p) {
+		if err := p.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func stop(t testing.TB, p *os.Process) {
 	t.Helper()
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)

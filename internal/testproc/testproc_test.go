@@ -43,4 +43,17 @@ func TestStop(t *testing.T) {
 		require.NoError(t, c.Process.Signal(syscall.SIGCONT))
 	}
 	grows()
+
+	defer func(f func(int) bool) { Awaited = f }(Awaited)
+	asked := 0
+	Awaited = func(pid int) bool {
+		require.Equal(t, c.Process.Pid, pid)
+		asked++
+		return asked < 3
+	}
+	Stop(t, c.Process)
+	require.Equal(t, 3, asked, "stopped until no process waits for it")
+	before := size()
+	time.Sleep(20 * time.Millisecond)
+	require.Equal(t, before, size())
 }
