@@ -77,8 +77,6 @@ func (r *runner) plan() ([]*job, error) {
 		&job{name: "vet", command: []string{r.goCmd, "vet", "./...", "./ci/bench/..."}},
 		&job{name: "build-simulated", first: true, command: r.compile(r.simulated(), simulatedPackage), env: r.simulated().env},
 	)
-	// What runs on simulated devices waits more than guests do: it is done while the host has other work.
-	jobs = append(jobs, r.simulations()...)
 	if r.o.device == "" {
 		jobs = append(jobs, r.guests()...)
 	} else {
@@ -86,6 +84,7 @@ func (r *runner) plan() ([]*job, error) {
 			&job{name: "device", slots: r.o.slots, tests: &tests{goTest: words("-count=1 -p=1"), packages: join(basePackages, hostPackages, systemPackages, cachePackages, examplePackages)}},
 			&job{name: "report", slots: r.o.slots, command: words("make --no-print-directory report RDMA_DEVICE=" + r.o.device)})
 	}
+	jobs = append(jobs, r.simulations()...)
 	for _, m := range modules { // instrumented as the programs on simulated devices, they share what these are built from
 		name := path.Base(m)
 		jobs = append(jobs, &job{name: name, slots: 1, needs: words("build-simulated"), command: []string{"sh", "-c", "cd " + m + " && sh ../../.github/actions/simulated/test.sh"},
@@ -117,8 +116,7 @@ func (r *runner) builds() []*job {
 	return jobs
 }
 
-// guests are the tests in virtual machines, the longest first. Tests of several hosts wait the most:
-// beside them the host does its own work.
+// guests are the tests in virtual machines, the longest first.
 func (r *runner) guests() []*job {
 	in := func(name, lab, need string, f flavor, packages []string, args ...string) *job {
 		return &job{name: name, slots: 1, needs: []string{"launcher", need}, tests: &tests{lab: strings.Fields(lab), programs: f, packages: packages, args: args}}
@@ -139,17 +137,14 @@ func (r *runner) guests() []*job {
 	jobs := []*job{
 		in("guest-12-systems", "-debian 12", needOlder, older, systemPackages, less...),
 		in("guest-13-systems", "-debian 13", need, newer, systemPackages, load...),
-		in("guest-12-hosts", "-debian 12 -topo hosts=3", needOlder, older, []string{"./ci/lab", "./dc -test.run=TestHosts", "./verbs -test.run=OnHosts"}),
-		in("guest-13-hosts", "-debian 13 -topo hosts=3", need, newer, []string{"./ci/lab", "./lockoffload -test.run=OnHosts", "./verbs -test.run=OnHosts"}),
-		// The tests of the launcher, and the commands of the documents, boot guests of their own.
-		{name: "guests-of-tests", slots: 1, needs: words("launcher build-bench"), tests: &tests{
-			goTest: words("-count=1 -p=1 -parallel=2"), env: []string{"RXELAB=" + r.root + "/build/rxelab"}, packages: words("./ci/rxelab ./ci/docs")}},
 		in("guest-13-cache", "-debian 13", "build-cache", r.upper(), join(caches, examplePackages)),
 		in("guest-12-base", "-debian 12", needOlder, older, join(hostPackages, basePackages), less...),
 		in("guest-13-base", "-debian 13", need, newer, join(hostPackages, []string{verbs})),
 		in("guest-13-race", "-debian 13", "build-race", r.raced(newest), []string{"./verbs -test.run=" + onRxe, "./verbs/rdmacm", "./verbs/stream"}),
 		in("guest-12-ecmp", "-debian 12 -topo ecmp", needOlder, older, ecmp),
 		in("guest-13-ecmp", "-debian 13 -topo ecmp", need, newer, ecmp),
+		in("guest-12-hosts", "-debian 12 -topo hosts=3", needOlder, older, []string{"./ci/lab", "./dc -test.run=TestHosts", "./verbs -test.run=OnHosts"}),
+		in("guest-13-hosts", "-debian 13 -topo hosts=3", need, newer, []string{"./ci/lab", "./lockoffload -test.run=OnHosts", "./verbs -test.run=OnHosts"}),
 		in("guest-clock", "-clock instructions", "build-bench", benches, words("./ci/bench"), "-test.run=Show|Repeats"),
 		in("guest-one-cpu", "-kernel 6.12 -clock instructions", need, newer, words("./verbs"), "-test.run=OnOneCPU|OnOneBusyCPU"),
 		in("guest-baselines", "", "build-bench", benches, words("./ci/bench/lockoffload"), "-test.run=Baselines|Killed"),
@@ -162,7 +157,10 @@ func (r *runner) guests() []*job {
 			j.slots = 2
 		}
 	}
-	return jobs
+	// The tests of the launcher, and the commands of the documents, boot guests of their own.
+	own := &job{name: "guests-of-tests", slots: 1, needs: words("launcher build-bench"), tests: &tests{
+		goTest: words("-count=1 -p=1 -parallel=2"), env: []string{"RXELAB=" + r.root + "/build/rxelab"}, packages: words("./ci/rxelab ./ci/docs")}}
+	return append([]*job{own}, jobs...)
 }
 
 func join(lists ...[]string) (out []string) {

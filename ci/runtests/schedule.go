@@ -48,9 +48,8 @@ func selected(all []*job, match *regexp.Regexp) []*job {
 	return slices.DeleteFunc(slices.Clone(all), func(j *job) bool { return !wanted[j.name] })
 }
 
-// runnable returns the first waiting job that can start now, or -1: what it needs has ended, jobs
-// that keep the host busy run one at a time, and the others as far as there is room. A job that lacks
-// room keeps it from those behind it, or one that takes all of it would be the last.
+// runnable returns the first waiting job that can start now: what it needs has ended, jobs
+// that keep the host busy run one at a time, and the others as far as there is room.
 func runnable(waiting []*job, ended map[string]bool, busy bool, room, limit int) int {
 	return slices.IndexFunc(waiting, func(j *job) bool {
 		for _, n := range j.needs {
@@ -61,11 +60,7 @@ func runnable(waiting []*job, ended map[string]bool, busy bool, room, limit int)
 		if j.slots == 0 {
 			return !busy
 		}
-		if min(j.slots, limit) <= room {
-			return true
-		}
-		room = 0
-		return false
+		return min(j.slots, limit) <= room
 	})
 }
 
