@@ -40,11 +40,11 @@ type Member struct {
 	own     *own.Server // nil before the first view
 	view    *view       // the last one
 	changed chan struct{}
-	beats   map[place.Life]int64 // of the last view
-	prior   map[place.Life]int64 // of the one before
-	former  int                  // beats of a former life that were seen in this one
-	seen    map[place.Life]sighting
-	idle    map[place.Life]sighting // of those that are no members, at their last beats
+	beats   map[place.Life]int64    // of the last view
+	prior   map[place.Life]int64    // of the one before
+	former  int                     // beats of a former life that were seen in this one
+	seen    map[place.Life]sighting // of members with another TTL, the first ones
+	idle    map[place.Life]sighting // of servers that are no members, the last ones
 	copies  map[int]*shardCopy      // of shards that this member is about to own
 	opening map[int]bool            // that are being imported
 	giving  *giving                 // the shards that this member hands over; nil: none

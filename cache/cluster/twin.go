@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/own"
 )
 
-// sighting is the first one of a member with another TTL.
+// sighting is a revision of a key, and when it was first seen.
 type sighting struct {
 	revision int64
 	at       time.Duration

@@ -5,8 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -34,9 +32,7 @@ const here = "127.0.0.1"
 // One way is cut while calls are under way, for less time than the transport tries again, and for longer. No call hangs,
 // by this connection or the next.
 func TestFabricWayIsCut(t *testing.T) {
-	if !strings.Contains(os.Getenv("SIMHCA"), "@") {
-		t.Skip("needs SIMHCA=mlx5@NAME")
-	}
+	inFabric(t)
 	const host = "127.0.0.11"
 	address := fmt.Sprintf("%s:%d", host, port)
 	p, ended := startProcess(t, fmt.Appendf(nil, `{"listen": %q, "memory": "8MiB", "lease": "1m"}`, address), "SIMHCA_ADDRESS="+host)

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -44,9 +43,7 @@ var port = 10_000 + os.Getpid()%10_000*2
 const ttl = 2 * time.Second
 
 func newFleet(t *testing.T) *fleet {
-	if !strings.Contains(os.Getenv("SIMHCA"), "@") {
-		t.Skip("needs SIMHCA=mlx5@NAME")
-	}
+	inFabric(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	return &fleet{T: t, ctx: ctx, etcd: etcd.Start(t), members: make(map[string]*process)}

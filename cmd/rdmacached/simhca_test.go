@@ -32,6 +32,35 @@ func TestFabricProcess(t *testing.T) {
 	require.NoError(t, start(untilSignal(), os.Getenv(fabricConfig), false, nil))
 }
 
+// inFabric skips a test of several processes on devices that do not reach each other.
+func inFabric(t *testing.T) {
+	t.Helper()
+	if !strings.Contains(os.Getenv("SIMHCA"), "@") {
+		t.Skip("needs SIMHCA=mlx5@NAME")
+	}
+}
+
+// forOneDaemon returns an address that is free, and the configuration of a server that listens there.
+func forOneDaemon(t *testing.T) (address string, config []byte) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	address = l.Addr().String()
+	return address, fmt.Appendf(nil, `{"listen": %q, "memory": "8MiB", "lease": "1m"}`, address)
+}
+
+// dialDaemon returns a client of a server that is about to listen.
+func dialDaemon(ctx context.Context, t *testing.T, address string, cfg cache.Config) (client *cache.Client) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		var err error
+		client, err = cache.Dial(ctx, address, cfg)
+		return err == nil
+	}, time.Minute, 10*time.Millisecond)
+	return client
+}
+
 // startProcess starts rdmacached with a configuration, in a process that does not outlive the test program. It
 // returns the process, and the channel that has its end.
 func startProcess(t *testing.T, config []byte, env ...string) (*os.Process, <-chan error) {
@@ -49,14 +78,8 @@ func startProcess(t *testing.T, config []byte, env ...string) (*os.Process, <-ch
 // A client in one process, and rdmacached in another one, on the first addresses of lo: hits are
 // READs, also while the daemon is stopped; it is killed, and another one takes its place.
 func TestFabricDaemonIsKilled(t *testing.T) {
-	if !strings.Contains(os.Getenv("SIMHCA"), "@") {
-		t.Skip("needs SIMHCA=mlx5@NAME")
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := l.Addr().String()
-	require.NoError(t, l.Close())
-	config := fmt.Appendf(nil, `{"listen": %q, "memory": "8MiB", "lease": "1m"}`, address)
+	inFabric(t)
+	address, config := forOneDaemon(t)
 	begin := func() *os.Process {
 		p, ended := startProcess(t, config)
 		t.Cleanup(func() {
@@ -68,11 +91,7 @@ func TestFabricDaemonIsKilled(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	daemon := begin()
-	var client *cache.Client
-	require.Eventually(t, func() bool {
-		client, err = cache.Dial(ctx, address, cache.Config{})
-		return err == nil
-	}, time.Minute, 10*time.Millisecond)
+	client := dialDaemon(ctx, t, address, cache.Config{})
 	defer client.Close()
 	key, value := []byte("colour"), cache.Item{Value: []byte("blue")}
 	hit := func() {
@@ -103,9 +122,7 @@ func TestFabricDaemonIsKilled(t *testing.T) {
 
 // -check finds a device by its name, and an error has the names of all.
 func TestFabricCheckOfTheDevice(t *testing.T) {
-	if !strings.Contains(os.Getenv("SIMHCA"), "@") {
-		t.Skip("needs SIMHCA=mlx5@NAME")
-	}
+	inFabric(t)
 	devices, err := verbs.Devices()
 	require.NoError(t, err)
 	c := config{Device: devices[0].Name}
@@ -117,9 +134,7 @@ func TestFabricCheckOfTheDevice(t *testing.T) {
 // A server joins when all else that may fail has not, since others would find a member that ends only after a TTL. A
 // membership without an id is refused.
 func TestFabricJoinsLast(t *testing.T) {
-	if !strings.Contains(os.Getenv("SIMHCA"), "@") {
-		t.Skip("needs SIMHCA=mlx5@NAME")
-	}
+	inFabric(t)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	c := config{Listen: "127.0.0.1:0", Memory: 8 << 20, Metrics: taken.Addr().String(), Cluster: &clusterConfig{}}

@@ -3,10 +3,7 @@
 package main
 
 import (
-	"fmt"
-	"net"
 	"os"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -22,23 +19,14 @@ import (
 // A process that sends may be stopped while it looks at the receiver's objects, which the receiver cannot change then.
 // testproc.Stop does not leave it there.
 func TestFabricStoppedElsewhere(t *testing.T) {
-	if !strings.Contains(os.Getenv("SIMHCA"), "@") {
-		t.Skip("needs SIMHCA=mlx5@NAME")
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := l.Addr().String()
-	require.NoError(t, l.Close())
-	daemon, ended := startProcess(t, fmt.Appendf(nil, `{"listen": %q, "memory": "8MiB", "lease": "1m"}`, address))
+	inFabric(t)
+	address, config := forOneDaemon(t)
+	daemon, ended := startProcess(t, config)
 	defer func() {
 		_ = daemon.Kill()
 		<-ended
 	}()
-	var client *cache.Client
-	require.Eventually(t, func() bool {
-		client, err = cache.Dial(t.Context(), address, cache.Config{RequireRDMA: true})
-		return err == nil
-	}, time.Minute, 10*time.Millisecond)
+	client := dialDaemon(t.Context(), t, address, cache.Config{RequireRDMA: true})
 	defer client.Close()
 	key, value := []byte("colour"), cache.Item{Value: make([]byte, 64<<10)}
 	var load sync.WaitGroup
