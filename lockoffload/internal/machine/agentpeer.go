@@ -19,8 +19,8 @@ type agentPeer struct {
 	identity uint32  // of the agent, as this client knows it
 	conn     uint32  // counts queue pairs
 	inside   int     // jobs without a reply
-	sends    uint64  // replies sent on this queue pair
-	sending  int     // of those, replies without a completion
+	sends    uint64  // replies sent so far
+	sending  int     // of those, on this queue pair, replies without a completion
 	queue    []int32 // jobs
 	inTurns  bool    // named in the core's turns
 	entries  []agentEntry
@@ -89,10 +89,7 @@ func (c *Agent) Attach(id uint64) (peer int32, conn uint32, err error) {
 	}
 	p := &c.peers[peer]
 	p.conn++
-	p.sends, p.sending = 0, 0
-	for i := range p.entries {
-		p.entries[i].again = 0
-	}
+	p.sending = 0 // so none of an earlier queue pair is waited for
 	return peer, p.conn, nil
 }
 
